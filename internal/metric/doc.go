@@ -1,0 +1,3 @@
+// Package metric counts what the broker does under Kafka's metric names. It
+// keeps numbers; exporting them is the console's work.
+package metric
