@@ -1,0 +1,78 @@
+package config
+
+import "io"
+
+// Values holds raw, trimmed values of the keys that were set.
+type Values map[string]string
+
+// Warning is something worth telling the operator about one key.
+type Warning struct{ Key, Text string }
+
+// ParseProperties reads Java's .properties syntax.
+func ParseProperties(r io.Reader) (Values, error) { panic("config: not built yet") }
+
+// Type is a value's type; the numbers are DescribeConfigs' wire enum.
+type Type int8
+
+// The types.
+const (
+	UnknownType Type = 0
+	Boolean     Type = 1
+	String      Type = 2
+	Int         Type = 3
+	Short       Type = 4
+	Long        Type = 5
+	Double      Type = 6
+	List        Type = 7
+	Class       Type = 8
+	Password    Type = 9
+)
+
+// Scope tells whether and where a broker key may be changed while running.
+type Scope int8
+
+// The scopes.
+const (
+	ReadOnly    Scope = iota // only in server.properties
+	PerBroker                // for one broker id at a time
+	ClusterWide              // for one broker or for the cluster's default
+)
+
+// Importance is Kafka's grading of a key.
+type Importance int8
+
+// The grades.
+const (
+	Low Importance = iota
+	Medium
+	High
+)
+
+// Key is one row of the table.
+type Key struct {
+	Name       string
+	Type       Type
+	Default    string
+	HasDefault bool // false: the default is null
+	Scope      Scope
+	Sensitive  bool
+	Internal   bool // accepted, but not listed by DescribeConfigs
+	Acted      bool // kbroker does something about it
+	Importance Importance
+	Valid      string // the values allowed, for people
+	Doc        string
+	BrokerKey  string // topic keys: the broker key behind it, if any
+	Validate   func(string) error
+}
+
+// BrokerKeys lists the table of broker keys, sorted by name.
+func BrokerKeys() []Key { panic("config: not built yet") }
+
+// BrokerKey finds a broker key.
+func BrokerKey(name string) (Key, bool) { panic("config: not built yet") }
+
+// TopicKeys lists the table of topic keys, sorted by name.
+func TopicKeys() []Key { panic("config: not built yet") }
+
+// TopicKey finds a topic key.
+func TopicKey(name string) (Key, bool) { panic("config: not built yet") }
