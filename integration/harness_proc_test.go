@@ -1,0 +1,155 @@
+//go:build integration
+
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// proc is one process that the harness started; nothing else is ever signalled.
+type proc struct {
+	name    string
+	logPath string
+	cmd     *exec.Cmd
+	done    chan struct{} // closed when the process has ended and err is set
+	err     error
+}
+
+var (
+	liveMu sync.Mutex
+	live   = map[*proc]bool{}
+)
+
+// spawner starts every process from one locked thread: Linux sends the
+// parent-death signal when the starting *thread* ends, so that thread must live
+// as long as the tests do.
+var spawner = sync.OnceValue(func() chan<- func() {
+	work := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for f := range work {
+			f()
+		}
+	}()
+	return work
+})
+
+// startProc starts argv with its output appended to logPath. The process dies
+// with the test binary whatever happens.
+func startProc(name, logPath string, argv ...string) (*proc, error) {
+	out, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	p := &proc{name: name, logPath: logPath, cmd: cmd, done: make(chan struct{})}
+	started := make(chan error)
+	spawner() <- func() { started <- cmd.Start() }
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	liveMu.Lock()
+	live[p] = true
+	liveMu.Unlock()
+	go func() {
+		p.err = cmd.Wait()
+		liveMu.Lock()
+		delete(live, p)
+		liveMu.Unlock()
+		close(p.done)
+	}()
+	return p, nil
+}
+
+func (p *proc) exited() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// exitCode is the code of an ended process, -1 when a signal ended it.
+func (p *proc) exitCode() int {
+	<-p.done
+	var exit *exec.ExitError
+	if errors.As(p.err, &exit) {
+		return exit.ExitCode()
+	}
+	return 0
+}
+
+func (p *proc) signal(sig syscall.Signal) { _ = p.cmd.Process.Signal(sig) }
+
+// await waits for the end of the process and says whether it came in time.
+func (p *proc) await(d time.Duration) bool {
+	select {
+	case <-p.done:
+		return true
+	case <-time.After(d):
+		return false
+	}
+}
+
+// kill ends the process at once and waits until it is gone.
+func (p *proc) kill() {
+	p.signal(syscall.SIGKILL)
+	<-p.done
+}
+
+func (p *proc) pid() int { return p.cmd.Process.Pid }
+
+// endAll kills whatever is left when the test binary ends.
+func endAll() {
+	liveMu.Lock()
+	left := make([]*proc, 0, len(live))
+	for p := range live {
+		left = append(left, p)
+	}
+	liveMu.Unlock()
+	for _, p := range left {
+		p.kill()
+	}
+}
+
+// eventually polls ok until it is nil; the last error is the failure.
+func eventually(t testing.TB, within time.Duration, what string, ok func() error) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.Now().Add(within)
+	for {
+		err := ok()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %v in vain: %s: %v", within, what, err)
+		}
+		<-tick.C
+	}
+}
+
+// never checks for the whole of d that bad stays nil.
+func never(t testing.TB, d time.Duration, bad func() error) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(d); time.Now().Before(end); <-tick.C {
+		if err := bad(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

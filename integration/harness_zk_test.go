@@ -1,0 +1,117 @@
+//go:build integration
+
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// zookeeper is one ZooKeeper 3.8.4 server.
+type zookeeper struct {
+	port int
+	proc *proc
+	once sync.Once
+	conn *zk.Conn
+}
+
+func (z *zookeeper) addr() string { return "127.0.0.1:" + strconv.Itoa(z.port) }
+
+// sharedZooKeeper is one server for the whole run; every broker has a chroot of
+// its own in it.
+func sharedZooKeeper(t testing.TB) *zookeeper {
+	t.Helper()
+	sharedZK.Do(func() { sharedZKServer, sharedZKErr = startZooKeeper(t) })
+	if sharedZKErr != nil {
+		t.Fatal(sharedZKErr)
+	}
+	return sharedZKServer
+}
+
+var (
+	sharedZK       sync.Once
+	sharedZKServer *zookeeper
+	sharedZKErr    = errors.New("ZooKeeper did not start")
+)
+
+func startZooKeeper(t testing.TB) (*zookeeper, error) {
+	jars, err := serverJars()
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(runDir, "zookeeper")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	z := &zookeeper{port: freePort(t)}
+	// Short ticks: sessions of killed brokers expire within seconds.
+	cfg := fmt.Sprintf("tickTime=500\nminSessionTimeout=1000\nmaxSessionTimeout=60000\nadmin.enableServer=false\n"+
+		"maxClientCnxns=0\nforceSync=no\ndataDir=%s\nclientPortAddress=127.0.0.1\nclientPort=%d\n", dir, z.port)
+	path := filepath.Join(dir, "zoo.cfg")
+	if err := os.WriteFile(path, []byte(cfg), 0o644); err != nil {
+		return nil, err
+	}
+	argv := javaCommand(128, jars+"/*", "org.apache.zookeeper.server.quorum.QuorumPeerMain", path)
+	z.proc, err = startProc("zookeeper", filepath.Join(dir, "zookeeper.log"), argv...)
+	if err != nil {
+		return nil, err
+	}
+	eventually(t, 30*time.Second, "ZooKeeper listens", func() error {
+		if z.proc.exited() {
+			printLog(t, z.proc.logPath, 0)
+			t.Fatal("ZooKeeper ended at its start")
+		}
+		c, err := net.Dial("tcp", z.addr())
+		if err == nil {
+			c.Close()
+		}
+		return err
+	})
+	return z, nil
+}
+
+// client is the harness's own session.
+func (z *zookeeper) client(t testing.TB) *zk.Conn {
+	t.Helper()
+	z.once.Do(func() {
+		conn, _, err := zk.Connect([]string{z.addr()}, 10*time.Second, zk.WithLogInfo(false), zk.WithLogger(silent{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		z.conn = conn
+	})
+	return z.conn
+}
+
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}
+
+// znode reads one znode below the broker's chroot.
+func (b *broker) znode(t testing.TB, path string) (string, *zk.Stat) {
+	t.Helper()
+	data, stat, err := b.zk.client(t).Get(b.chroot() + path)
+	if err != nil {
+		t.Fatalf("get %s: %v", path, err)
+	}
+	return string(data), stat
+}
+
+// children lists the children of a znode below the broker's chroot.
+func (b *broker) children(t testing.TB, path string) []string {
+	t.Helper()
+	names, _, err := b.zk.client(t).Children(b.chroot() + path)
+	if err != nil {
+		t.Fatalf("children of %s: %v", path, err)
+	}
+	return names
+}
