@@ -1,0 +1,20 @@
+package vfs
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// lockFile takes an open-file-description lock: it conflicts with the POSIX
+// record locks that Java takes, which flock does not, and also with a second
+// lock of this same process.
+func lockFile(f *os.File) error {
+	l := unix.Flock_t{Type: unix.F_WRLCK, Whence: 0, Start: 0, Len: 0}
+	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &l)
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
+		return ErrLocked
+	}
+	return err
+}
