@@ -1,0 +1,16 @@
+// Package logstore keeps partitions' logs in Kafka's own files: segments and
+// their indexes, recovery, retention, truncation, flushing. It owns everything
+// below the log directories; it decides nothing about replication, and it never
+// talks to the network, to ZooKeeper or to a client.
+//
+// Locks, in the order in which they are taken:
+//
+//	Store.topology  creation and deletion of logs
+//	logDir.ckpt     one writer of a directory's checkpoint files
+//	Log.flushing    one fsync of a log at a time; held across it
+//	Log.append      offsets, writes, rolls, truncation; held across system calls other than fsync
+//	Log.state       memory only, never held across a system call
+//	Store.mu, fileCache.mu, indexCache.mu, scheduler.mu   memory only
+//
+// Nothing is called out under any of them.
+package logstore
