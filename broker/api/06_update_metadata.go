@@ -1,0 +1,106 @@
+package api
+
+import (
+	"github.com/kbroker/kbroker/broker/metadata"
+	"github.com/kbroker/kbroker/cluster"
+	"github.com/kbroker/kbroker/protocol"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// UpdateMetadata (6), from the controller: what clients are told.
+//
+//	v0  flat list of partitions, one endpoint per broker
+//	v1  several endpoints per broker with their security protocols
+//	v2  rack
+//	v3  listener names
+//	v4  offline replicas
+//	v5  partitions by topic, broker epoch (KIP-380)
+//	v6  flexible
+//	v7  topic ids
+//	v8  KRaft controller flag
+func init() { register(API{Key: protocol.UpdateMetadata, Handle: updateMetadata}) }
+
+func updateMetadata(h *Handlers, c *Call) {
+	if !c.requireClusterAction() {
+		return
+	}
+	req := c.Msg.(*kmsg.UpdateMetadataRequest)
+	resp := req.ResponseKind().(*kmsg.UpdateMetadataResponse)
+	err := h.checkBrokerEpoch(req.BrokerEpoch, c.Version() >= 5)
+	if err == nil {
+		err = h.Replicas.AcceptController(cluster.ControllerEpoch(req.ControllerEpoch))
+	}
+	if err != nil {
+		resp.ErrorCode = CodeOf(err)
+		c.Reply(resp)
+		return
+	}
+	u := metadata.Update{Controller: cluster.BrokerID(req.ControllerID), Brokers: brokersOf(req), Topics: topicsOf(req)}
+	h.Metadata.Apply(u)
+	for _, t := range u.Topics {
+		if _, ok := h.Metadata.Topic(t.Name); !ok {
+			h.ForgetTopic(t.Name)
+		}
+	}
+	c.Reply(resp)
+}
+
+func brokersOf(req *kmsg.UpdateMetadataRequest) []metadata.Broker {
+	out := make([]metadata.Broker, 0, len(req.LiveBrokers))
+	for _, b := range req.LiveBrokers {
+		mb := metadata.Broker{ID: cluster.BrokerID(b.ID)}
+		if b.Rack != nil {
+			mb.Rack = *b.Rack
+		}
+		if req.Version == 0 {
+			mb.Endpoints = []metadata.Endpoint{{Listener: "PLAINTEXT", Protocol: "PLAINTEXT", Host: b.Host, Port: b.Port}}
+		}
+		for _, e := range b.Endpoints {
+			name := e.ListenerName
+			if req.Version < 3 { // the listener is named after its protocol
+				name = securityProtocols[e.SecurityProtocol&3]
+			}
+			mb.Endpoints = append(mb.Endpoints, metadata.Endpoint{Listener: name,
+				Protocol: securityProtocols[e.SecurityProtocol&3], Host: e.Host, Port: e.Port})
+		}
+		out = append(out, mb)
+	}
+	return out
+}
+
+// securityProtocols by Kafka's wire number.
+var securityProtocols = [4]string{"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}
+
+func topicsOf(req *kmsg.UpdateMetadataRequest) []metadata.Topic {
+	var out []metadata.Topic
+	if req.Version < 5 {
+		at := map[string]int{}
+		for i := range req.PartitionStates {
+			p := &req.PartitionStates[i]
+			n, ok := at[p.Topic]
+			if !ok {
+				n = len(out)
+				at[p.Topic] = n
+				out = append(out, metadata.Topic{Name: p.Topic})
+			}
+			out[n].Partitions = append(out[n].Partitions, partitionOf(p))
+		}
+		return out
+	}
+	for i := range req.TopicStates {
+		t := &req.TopicStates[i]
+		mt := metadata.Topic{Name: t.Topic, ID: cluster.TopicID(t.TopicID)}
+		for j := range t.PartitionStates {
+			mt.Partitions = append(mt.Partitions, partitionOf(&t.PartitionStates[j]))
+		}
+		out = append(out, mt)
+	}
+	return out
+}
+
+func partitionOf(p *kmsg.UpdateMetadataRequestTopicPartition) metadata.Partition {
+	return metadata.Partition{Index: p.Partition,
+		State: cluster.LeaderAndISR{Leader: cluster.BrokerID(p.Leader), LeaderEpoch: cluster.LeaderEpoch(p.LeaderEpoch),
+			ISR: brokerIDs(p.ISR), ControllerEpoch: cluster.ControllerEpoch(p.ControllerEpoch), ZKVersion: cluster.ZKVersion(p.ZKVersion)},
+		Replicas: brokerIDs(p.Replicas), Offline: brokerIDs(p.OfflineReplicas)}
+}

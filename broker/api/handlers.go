@@ -1,0 +1,143 @@
+package api
+
+import (
+	"sync"
+	"time"
+
+	"github.com/kbroker/kbroker/broker/metadata"
+	"github.com/kbroker/kbroker/broker/session"
+	"github.com/kbroker/kbroker/cluster"
+	"github.com/kbroker/kbroker/config"
+	"github.com/kbroker/kbroker/internal/clock"
+	"github.com/kbroker/kbroker/internal/delay"
+	"github.com/kbroker/kbroker/internal/metric"
+	"github.com/kbroker/kbroker/logstore"
+	"github.com/kbroker/kbroker/partition/replica"
+	"github.com/kbroker/kbroker/protocol"
+	"github.com/kbroker/kbroker/protocol/server"
+	"github.com/kbroker/kbroker/zkmeta"
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Options are what the handlers call upon.
+type Options struct {
+	Self        cluster.BrokerID
+	ClusterID   string
+	BrokerEpoch func() cluster.BrokerEpoch
+	Config      func() *config.Broker // the effective one, dynamic configs applied
+	Dynamic     func() (perBroker, clusterDefault config.Values)
+	Replicas    *replica.Host
+	Logs        *logstore.Store
+	Metadata    *metadata.Cache
+	Sessions    *session.Cache
+	Waits       *delay.Timer
+	Store       zkmeta.Store
+	Controller  Controller
+	Authorizer  Authorizer
+	Quota       Quota
+	Metrics     *metric.Registry
+	Clock       clock.Clock
+	Logger      zerolog.Logger
+}
+
+// Handlers answer every request of every connection.
+type Handlers struct {
+	Options
+	requests     [maxAPIKey + 1]apiMetrics
+	topicMetrics sync.Map // topic name -> *topicMetrics
+	all          *topicMetrics
+	producerIDs  producerIDs
+}
+
+const maxAPIKey = 127
+
+// New makes handlers. Authorizer and Quota default to AllowAll and NoQuota.
+func New(o Options) *Handlers {
+	if o.Authorizer == nil {
+		o.Authorizer = AllowAll{}
+	}
+	if o.Quota == nil {
+		o.Quota = NoQuota{}
+	}
+	h := &Handlers{Options: o}
+	h.all = newTopicMetrics(o.Metrics, "")
+	for _, a := range Registered() {
+		h.requests[a.Key] = newAPIMetrics(o.Metrics, a.Key)
+	}
+	return h
+}
+
+// Call is one request being answered.
+type Call struct {
+	*server.Request
+	h *Handlers
+}
+
+// Serve implements server.Handler.
+func (h *Handlers) Serve(r *server.Request) {
+	a, ok := registered[r.Header.Key]
+	if !ok { // the server lets only supported requests through
+		r.CloseConnection(protocol.Error(int16(protocol.ErrUnsupportedVersion)))
+		return
+	}
+	a.Handle(h, &Call{Request: r, h: h})
+}
+
+// Caller is who sent the request.
+func (c *Call) Caller() Caller {
+	return Caller{Principal: c.Conn.Principal, Addr: c.Conn.RemoteAddr.Addr(), Listener: c.Conn.ListenerName,
+		Protocol: string(c.Conn.SecurityProtocol), ClientID: c.Header.ClientID}
+}
+
+// Allowed asks the authorizer.
+func (c *Call) Allowed(op Operation, kind ResourceType, name string) bool {
+	return c.h.Authorizer.Allowed(c.Caller(), op, kind, name)
+}
+
+// Version is the request's version.
+func (c *Call) Version() int16 { return c.Header.Version }
+
+// Reply answers with resp and counts the request; throttled says for how long
+// a byte quota has the client throttled already.
+func (c *Call) Reply(resp kmsg.Response) { c.reply(resp, 0) }
+
+func (c *Call) reply(resp kmsg.Response, throttled time.Duration) {
+	throttled = c.account(throttled)
+	if t, ok := resp.(kmsg.SetThrottleResponse); ok && throttled > 0 {
+		t.SetThrottle(throttleMillis(throttled))
+	}
+	c.Respond(resp)
+}
+
+// account ends a request's accounting: its metrics, the request quota, and the
+// mute that a throttle brings. It answers the whole throttle time.
+func (c *Call) account(throttled time.Duration) time.Duration {
+	now := c.h.Clock.Now()
+	spent := now.Sub(c.Received)
+	c.h.requests[c.Header.Key].observe(c.Header.Version, spent)
+	throttled = max(throttled, c.h.Quota.Use(now, c.Caller(), QuotaRequest, float64(spent)))
+	if throttled > 0 {
+		c.Throttle(throttled)
+	}
+	return throttled
+}
+
+// Fail answers the request with one error code for everything that it names.
+func (c *Call) Fail(err error) {
+	c.Reply(protocol.ErrorResponse(c.Msg, c.Version(), CodeOf(err)))
+}
+
+func throttleMillis(d time.Duration) int32 {
+	return int32(min(int64(d/time.Millisecond), 1<<31-1))
+}
+
+// requireClusterAction answers requests that only brokers may send; it reports
+// whether the handler goes on.
+func (c *Call) requireClusterAction() bool {
+	if c.Allowed(OpClusterAction, ResCluster, ClusterName) {
+		return true
+	}
+	c.Fail(protocol.ErrClusterAuthorizationFailed)
+	return false
+}

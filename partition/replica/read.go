@@ -1,0 +1,149 @@
+package replica
+
+import (
+	"github.com/kbroker/kbroker/cluster"
+	"github.com/kbroker/kbroker/logstore"
+	"github.com/kbroker/kbroker/partition"
+)
+
+// Isolation bounds what a reader sees.
+type Isolation uint8
+
+// The isolations: a follower reads to LEO, a consumer to HW or, read_committed,
+// to LSO.
+const (
+	ToLEO Isolation = iota
+	ToHW
+	ToLSO
+)
+
+// Limit is the first offset that a reader of isolation i does not see.
+func (v View) Limit(i Isolation) cluster.Offset {
+	switch i {
+	case ToLEO:
+		return v.LEO
+	case ToLSO:
+		return v.LSO
+	}
+	return v.HW
+}
+
+// ReadRequest is one partition of a Fetch.
+type ReadRequest struct {
+	Offset       cluster.Offset
+	MaxBytes     int
+	MinOne       bool // the first batch is returned whole even beyond MaxBytes (KIP-74)
+	Isolation    Isolation
+	LeaderOnly   bool                // followers and Fetch below v11 read from the leader only
+	CurrentEpoch cluster.LeaderEpoch // -1: not checked
+	LastEpoch    cluster.LeaderEpoch // epoch of the asker's last record, -1: not checked
+}
+
+// Diverging tells a reader where its log departs from the leader's (KIP-595).
+type Diverging struct {
+	Epoch     cluster.LeaderEpoch
+	EndOffset cluster.Offset
+}
+
+// ReadResult is the answer for one partition. Slice is nil when there is
+// nothing to send, else the caller releases it.
+type ReadResult struct {
+	View      View
+	Slice     *logstore.Slice
+	Diverging *Diverging
+	Aborted   []logstore.AbortedTxn // for ToLSO: those that overlap the slice
+}
+
+// Read answers one partition of a Fetch. With an error View is set as far as
+// the role allows. Errors: those of partition.State.CheckEpoch and CheckLeader,
+// logstore.ErrOffsetOutOfRange, and read errors of the log.
+func (r *Replica) Read(q ReadRequest) (ReadResult, error) {
+	v, err := r.viewFor(q)
+	res := ReadResult{View: v}
+	if err != nil {
+		return res, err
+	}
+	if q.LastEpoch != cluster.NoLeaderEpoch {
+		epoch, end := r.log.EndOffsetForEpoch(q.LastEpoch)
+		if epoch == cluster.NoLeaderEpoch || end == cluster.NoOffset {
+			return res, logstore.ErrOffsetOutOfRange
+		}
+		if epoch < q.LastEpoch || end < q.Offset {
+			res.Diverging = &Diverging{epoch, end}
+			return res, nil
+		}
+	}
+	limit := v.Limit(q.Isolation)
+	res.Slice, err = r.log.Read(q.Offset, q.MaxBytes, limit, q.MinOne)
+	if err != nil {
+		return res, err
+	}
+	if q.Isolation == ToLSO && res.Slice != nil && res.Slice.Len() > 0 {
+		return res, r.addAborted(&res, q.Offset)
+	}
+	return res, nil
+}
+
+func (r *Replica) addAborted(res *ReadResult, from cluster.Offset) error {
+	end, err := res.Slice.UpperBound()
+	if err == nil {
+		res.Aborted, err = r.log.AbortedTxns(from, end)
+	}
+	if err != nil {
+		res.Slice.Release()
+		res.Slice = nil
+	}
+	return err
+}
+
+func (r *Replica) viewFor(q ReadRequest) (View, error) {
+	if q.LeaderOnly {
+		return r.LeaderView(q.CurrentEpoch)
+	}
+	r.state.Lock()
+	err := r.part.CheckEpoch(q.CurrentEpoch)
+	v := r.viewLocked()
+	r.state.Unlock()
+	v.LSO = r.log.LSO(v.HW)
+	return v, err
+}
+
+// LatestOffset is the LATEST of ListOffsets: the limit of isolation i, or
+// partition.ErrOffsetNotAvailable while HW is behind the epoch's start.
+func (r *Replica) LatestOffset(i Isolation, asked cluster.LeaderEpoch) (cluster.Offset, View, error) {
+	v, err := r.LeaderView(asked)
+	if err != nil {
+		return 0, v, err
+	}
+	if i == ToLEO {
+		return v.LEO, v, nil
+	}
+	r.state.Lock()
+	hw, err := r.part.LatestOffset()
+	r.state.Unlock()
+	if err != nil {
+		return 0, v, err
+	}
+	return min(hw, v.Limit(i)), v, nil
+}
+
+// EndOffsetFor answers OffsetForLeaderEpoch: the largest epoch at or below
+// epoch and its end; -1 and -1 when epoch is not known here.
+func (r *Replica) EndOffsetFor(current, epoch cluster.LeaderEpoch) (cluster.LeaderEpoch, cluster.Offset, error) {
+	if _, err := r.LeaderView(current); err != nil {
+		return cluster.NoLeaderEpoch, cluster.NoOffset, err
+	}
+	e, end := r.log.EndOffsetForEpoch(epoch)
+	return e, end, nil
+}
+
+// IsCommitted reports whether HW has passed last, or err where the replica no
+// longer leads.
+func (r *Replica) IsCommitted(last cluster.Offset) (bool, error) {
+	r.state.Lock()
+	defer r.state.Unlock()
+	if err := r.part.CheckLeader(cluster.NoLeaderEpoch); err != nil {
+		return false, err
+	}
+	return r.part.HW() > last, nil
+}
