@@ -1,0 +1,172 @@
+package controller
+
+import (
+	"slices"
+
+	"github.com/kbroker/kbroker/cluster"
+)
+
+// Election is a kind of election that somebody asks for, beyond those that are
+// due by themselves.
+type Election int8
+
+// The kinds that ElectLeaders knows.
+const (
+	NoElection Election = iota
+	PreferredElection
+	UncleanElection
+)
+
+// verdict is what a partition's state has to become. At most one of due and
+// asks is set; state counts only when due.
+type verdict struct {
+	due   bool
+	asks  bool // it depends on unclean.leader.election.enable, not known yet
+	isNew bool
+	state cluster.LeaderAndISR
+	why   string
+}
+
+// held reports whether sends about the partition have to wait: what they would
+// say is about to change.
+func (v verdict) held() bool { return v.due || v.asks }
+
+// online reports whether a replica may be in an ISR and lead: its broker is
+// live and not leaving, its log directory works.
+func (im *Image) online(p *partition, id cluster.BrokerID) bool {
+	b := im.brokers[id]
+	return b != nil && !b.leaving && worksOn(p, b)
+}
+
+// alive is online, or on a leaving broker.
+func (im *Image) alive(p *partition, id cluster.BrokerID) bool {
+	b := im.brokers[id]
+	return b != nil && worksOn(p, b)
+}
+
+func worksOn(p *partition, b *broker) bool {
+	r := p.replica(b.ID)
+	return r != nil && !(r.incarn == b.Epoch && r.offline)
+}
+
+// next compares a partition's state with the live brokers.
+func (im *Image) next(p *partition) verdict {
+	switch s := &p.state; {
+	case p.topic.deleting:
+		return verdict{}
+	case !p.known:
+		return im.create(p)
+	case p.wish == PreferredElection && im.preferable(p):
+		return im.lead(p, p.replicas[0].id, "preferred election")
+	case im.online(p, s.Leader) && slices.Contains(s.ISR, s.Leader):
+		return im.shrink(p)
+	case im.alive(p, s.Leader) && slices.Contains(s.ISR, s.Leader):
+		return im.handOver(p)
+	default:
+		return im.elect(p)
+	}
+}
+
+// create: the first live replica leads, all live ones are in the ISR.
+func (im *Image) create(p *partition) verdict {
+	isr := im.onlineOf(p, p.assignment.Replicas)
+	if len(isr) == 0 {
+		return verdict{}
+	}
+	return verdict{due: true, isNew: true, why: "new partition", state: cluster.LeaderAndISR{
+		Leader: isr[0], ISR: isr, ControllerEpoch: im.epoch, ZKVersion: cluster.NoZKVersion,
+	}}
+}
+
+// shrink keeps the leader and takes dead and leaving members out of the ISR.
+// The epoch rises although the leader stays, so that leader, followers and
+// consumers fence anew.
+func (im *Image) shrink(p *partition) verdict {
+	s := &p.state
+	gone := func(id cluster.BrokerID) bool { return id != s.Leader && !im.online(p, id) }
+	if !slices.ContainsFunc(s.ISR, gone) {
+		return verdict{}
+	}
+	return im.lead(p, s.Leader, "replica left the ISR")
+}
+
+// handOver moves the leadership off a leaving broker; without a successor in
+// the ISR it stays.
+func (im *Image) handOver(p *partition) verdict {
+	if leader := im.candidate(p); leader != cluster.NoBroker {
+		return im.lead(p, leader, "controlled shutdown")
+	}
+	return im.shrink(p)
+}
+
+// elect finds a leader for a partition whose leader is not alive. When the whole
+// ISR is dead it is kept whole: each member holds all that was committed, so
+// whichever comes back first may lead.
+func (im *Image) elect(p *partition) verdict {
+	if leader := im.candidate(p); leader != cluster.NoBroker {
+		return im.lead(p, leader, "leader gone")
+	}
+	outside := im.onlineOf(p, p.assignment.Replicas)
+	if len(outside) > 0 {
+		switch unclean := p.topic.unclean; {
+		case unclean == yes || p.wish == UncleanElection:
+			v := im.write(p, outside[0], outside[:1:1], "unclean election")
+			v.state.Recovery = cluster.Recovering
+			return v
+		case unclean == unknown:
+			return verdict{asks: true}
+		}
+	}
+	if p.state.Leader == cluster.NoBroker {
+		return verdict{}
+	}
+	return im.write(p, cluster.NoBroker, p.state.ISR, "no replica of the ISR is alive")
+}
+
+// candidate is the first replica in the order of preference that is online and
+// in the ISR.
+func (im *Image) candidate(p *partition) cluster.BrokerID {
+	for _, r := range p.replicas {
+		if im.online(p, r.id) && slices.Contains(p.state.ISR, r.id) {
+			return r.id
+		}
+	}
+	return cluster.NoBroker
+}
+
+func (im *Image) preferable(p *partition) bool {
+	if len(p.replicas) == 0 {
+		return false
+	}
+	first := p.replicas[0].id
+	return p.state.Leader != first && im.online(p, first) && slices.Contains(p.state.ISR, first)
+}
+
+// lead gives the leadership to an ISR member; the other members stay if they
+// are online.
+func (im *Image) lead(p *partition, leader cluster.BrokerID, why string) verdict {
+	isr := make([]cluster.BrokerID, 0, len(p.state.ISR))
+	for _, id := range p.state.ISR {
+		if id == leader || im.online(p, id) {
+			isr = append(isr, id)
+		}
+	}
+	return im.write(p, leader, isr, why)
+}
+
+func (im *Image) write(p *partition, leader cluster.BrokerID, isr []cluster.BrokerID, why string) verdict {
+	s := p.state // ZKVersion is the one that the write expects
+	s.Leader, s.ISR, s.ControllerEpoch = leader, isr, im.epoch
+	s.LeaderEpoch++
+	return verdict{due: true, state: s, why: why}
+}
+
+func (im *Image) onlineOf(p *partition, ids []cluster.BrokerID) []cluster.BrokerID {
+	out := make([]cluster.BrokerID, 0, len(ids))
+	for _, id := range ids {
+		if im.online(p, id) && !slices.Contains(out, id) {
+			out = append(out, id)
+		}
+	}
+	return out
+}
