@@ -11,6 +11,7 @@ import (
 	"io"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/klauspost/compress/s2"
 	"github.com/klauspost/compress/zstd"
@@ -58,6 +59,11 @@ type producer struct {
 	id    int64
 	epoch int16
 }
+
+// now is the timestamp of records that need a present one: producer ids expire
+// by the age of their records, and segments roll when a record is a week
+// younger than the first.
+var now = time.Now().UnixMilli()
 
 // values makes records without keys, one a value, with rising timestamps.
 func values(ts int64, vals ...string) []rec {

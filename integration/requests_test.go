@@ -34,6 +34,8 @@ const (
 	errOutOfOrderSequence       = 45
 	errInvalidProducerEpoch     = 47
 	errInvalidTxnState          = 48
+	errTransactionalIDAuth      = 53
+	errCoordinatorFenced        = 52
 	errFetchSessionIDNotFound   = 70
 	errInvalidFetchSessionEpoch = 71
 	errFencedLeaderEpoch        = 74
@@ -58,7 +60,14 @@ func createTopic(t testing.TB, b *broker, name string, partitions int32, configs
 		topic.Configs = append(topic.Configs, c)
 	}
 	req.Topics = append(req.Topics, topic)
-	got := ask[*kmsg.CreateTopicsResponse](t, w, req).Topics[0]
+	var got kmsg.CreateTopicsResponseTopic
+	eventually(t, 20*time.Second, "topic "+name+" is not being deleted any more", func() error {
+		got = ask[*kmsg.CreateTopicsResponse](t, w, req).Topics[0]
+		if got.ErrorCode == errTopicAlreadyExists {
+			return fmt.Errorf("%s", deref(got.ErrorMessage))
+		}
+		return nil
+	})
 	if got.ErrorCode != errNone {
 		t.Fatalf("create topic %s: error %d: %s", name, got.ErrorCode, deref(got.ErrorMessage))
 	}
