@@ -1,0 +1,269 @@
+package api
+
+import (
+	"time"
+
+	"github.com/kbroker/kbroker/broker/session"
+	"github.com/kbroker/kbroker/cluster"
+	"github.com/kbroker/kbroker/internal/delay"
+	"github.com/kbroker/kbroker/partition/replica"
+	"github.com/kbroker/kbroker/protocol"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Fetch (1).
+//
+//	v0-3   message formats 0 (v0, v1) and 1 (v2, v3); v3 adds max_bytes (KIP-74)
+//	v4     format 2, isolation level, aborted transactions
+//	v5     log start offset
+//	v7     sessions (KIP-227)
+//	v9     current leader epoch (KIP-320)
+//	v10    zstd
+//	v11    rack id and preferred read replica (KIP-392)
+//	v12    flexible, last fetched epoch, diverging epoch (KIP-595)
+//	v13    topic ids (KIP-516)
+//	v15    replica state (KIP-903)
+//	v16    endpoints of new leaders (KIP-951)
+//	v17    directory id
+func init() {
+	register(API{Key: protocol.Fetch, Handle: fetch,
+		Notes: "an error on any partition is answered at once; 3.9.2 waits where only the topic is unknown"})
+}
+
+// fetchCall is a Fetch on its way.
+type fetchCall struct {
+	c        *Call
+	req      *kmsg.FetchRequest
+	session  *session.Fetch
+	parts    []fetchPart
+	maxBytes int
+	minBytes int
+	byID     bool
+}
+
+// fetchPart is one partition of a Fetch: who serves it, or why nobody does.
+type fetchPart struct {
+	topic   string
+	id      cluster.TopicID
+	replica *replica.Replica
+	query   replica.ReadRequest
+	err     error // found before reading
+	res     replica.ReadResult
+	readErr error
+}
+
+const (
+	consumerReplica  = -1
+	debuggingReplica = -2
+)
+
+func replicaOf(req *kmsg.FetchRequest) int32 {
+	if req.Version >= 15 {
+		return req.ReplicaState.ID
+	}
+	return req.ReplicaID
+}
+
+func fetch(h *Handlers, c *Call) {
+	req := c.Msg.(*kmsg.FetchRequest)
+	f := &fetchCall{c: c, req: req, byID: c.Version() >= 13}
+	follower := replicaOf(req) >= 0
+	s, verdict := h.Sessions.Begin(c.Received, sessionRequest(req, follower))
+	if verdict != session.OK {
+		f.fail(verdictCode(verdict), 0)
+		return
+	}
+	f.session = s
+	mayFollow := follower && c.Allowed(OpClusterAction, ResCluster, ClusterName)
+	f.parts = make([]fetchPart, len(s.Wanted()))
+	for i, w := range s.Wanted() {
+		f.parts[i] = f.resolve(w, follower, mayFollow)
+	}
+	f.maxBytes = int(req.MaxBytes)
+	if !follower {
+		f.maxBytes = min(f.maxBytes, int(h.Config().FetchMaxBytes))
+	}
+	f.minBytes = min(int(req.MinBytes), f.maxBytes)
+	c.ReleaseBody()
+
+	wait := time.Duration(req.MaxWaitMillis) * time.Millisecond
+	if f.read() || wait <= 0 || len(f.parts) == 0 {
+		f.answer()
+		return
+	}
+	f.release()
+	queues := make([]*delay.Waiters, 0, len(f.parts))
+	for i := range f.parts {
+		if r := f.parts[i].replica; r != nil {
+			queues = append(queues, &r.Data)
+		}
+	}
+	h.Waits.Wait(f, wait, queues...)
+}
+
+func sessionRequest(req *kmsg.FetchRequest, follower bool) session.Request {
+	q := session.Request{Epoch: -1, ByID: req.Version >= 13, Follower: follower}
+	if req.Version >= 7 {
+		q.ID, q.Epoch = req.SessionID, req.SessionEpoch
+	}
+	n := 0
+	for i := range req.Topics {
+		n += len(req.Topics[i].Partitions)
+	}
+	q.Wanted = make([]session.Wanted, 0, n)
+	for i := range req.Topics {
+		t := &req.Topics[i]
+		for j := range t.Partitions {
+			p := &t.Partitions[j]
+			q.Wanted = append(q.Wanted, session.Wanted{
+				Key:    session.Key{Topic: t.Topic, ID: cluster.TopicID(t.TopicID), Index: p.Partition},
+				Offset: cluster.Offset(p.FetchOffset), LogStart: cluster.Offset(p.LogStartOffset), MaxBytes: p.PartitionMaxBytes,
+				CurrentEpoch: cluster.LeaderEpoch(p.CurrentLeaderEpoch), LastEpoch: cluster.LeaderEpoch(p.LastFetchedEpoch)})
+		}
+	}
+	for i := range req.ForgottenTopics {
+		t := &req.ForgottenTopics[i]
+		for _, p := range t.Partitions {
+			q.Forget = append(q.Forget, session.Key{Topic: t.Topic, ID: cluster.TopicID(t.TopicID), Index: p})
+		}
+	}
+	return q
+}
+
+func verdictCode(v session.Verdict) protocol.Code {
+	switch v {
+	case session.IDNotFound:
+		return protocol.ErrFetchSessionIDNotFound
+	case session.TopicIDError:
+		return protocol.ErrFetchSessionTopicIDError
+	}
+	return protocol.ErrInvalidFetchSessionEpoch
+}
+
+// resolve finds who serves a partition.
+func (f *fetchCall) resolve(w session.Wanted, follower, mayFollow bool) fetchPart {
+	c, h := f.c, f.c.h
+	p := fetchPart{topic: w.Topic, id: w.ID}
+	if f.byID {
+		t, ok := h.Metadata.TopicByID(w.ID)
+		if !ok {
+			p.err = protocol.ErrUnknownTopicID
+			return p
+		}
+		p.topic = t.Name
+	}
+	switch {
+	case follower && !mayFollow:
+		p.err = protocol.ErrTopicAuthorizationFailed
+	case !follower && !c.Allowed(OpRead, ResTopic, p.topic):
+		p.err = protocol.ErrTopicAuthorizationFailed
+	}
+	if p.err != nil {
+		return p
+	}
+	p.replica, p.err = h.hosted(cluster.TopicPartition{Topic: p.topic, Partition: w.Index})
+	if p.err != nil {
+		return p
+	}
+	if f.byID && p.replica.Log().TopicID() != w.ID {
+		p.replica, p.err = nil, protocol.ErrInconsistentTopicID
+		return p
+	}
+	if follower {
+		if p.err = p.replica.CheckFollower(cluster.BrokerID(replicaOf(f.req))); p.err != nil {
+			p.replica = nil
+			return p
+		}
+	}
+	p.query = replica.ReadRequest{Offset: w.Offset, MaxBytes: int(w.MaxBytes), Isolation: isolation(f.req),
+		LeaderOnly: follower || c.Version() < 11, CurrentEpoch: w.CurrentEpoch, LastEpoch: w.LastEpoch}
+	return p
+}
+
+func isolation(req *kmsg.FetchRequest) replica.Isolation {
+	switch {
+	case replicaOf(req) >= 0:
+		return replica.ToLEO
+	case req.IsolationLevel == 1:
+		return replica.ToLSO
+	}
+	return replica.ToHW
+}
+
+// read reads every partition as far as the limits allow, in order, and reports
+// whether the answer need not wait: it has min_bytes, or something that the
+// client must hear at once.
+//
+// Until a partition has given something, the first batch is read whole whatever
+// its size, so that a client with small limits gets on (KIP-74); before v3
+// clients expect to be cut short instead.
+func (f *fetchCall) read() bool {
+	total, now := 0, false
+	left := f.maxBytes
+	minOne := f.c.Version() > 2
+	for i := range f.parts {
+		p := &f.parts[i]
+		if p.err != nil {
+			now = true
+			continue
+		}
+		q := p.query
+		q.MaxBytes = max(0, min(q.MaxBytes, left))
+		q.MinOne = minOne
+		p.res, p.readErr = p.replica.Read(q)
+		if p.readErr != nil || p.res.Diverging != nil {
+			now = true
+			continue
+		}
+		if n := p.len(); n > 0 {
+			minOne = false
+			total += n
+			left = max(0, left-n)
+		}
+	}
+	return now || total >= f.minBytes
+}
+
+func (p *fetchPart) len() int {
+	if p.res.Slice == nil {
+		return 0
+	}
+	return p.res.Slice.Len()
+}
+
+// release gives back what was read and is not sent.
+func (f *fetchCall) release() {
+	for i := range f.parts {
+		if s := f.parts[i].res.Slice; s != nil {
+			s.Release()
+			f.parts[i].res.Slice = nil
+		}
+	}
+}
+
+// Ready implements delay.Task. With the usual min_bytes of 1 it looks at
+// offsets only.
+func (f *fetchCall) Ready() bool {
+	if f.minBytes > 1 {
+		done := f.read()
+		f.release()
+		return done
+	}
+	for i := range f.parts {
+		p := &f.parts[i]
+		if p.replica == nil {
+			continue
+		}
+		v, err := p.replica.ReadView(p.query)
+		if err != nil || v.Limit(p.query.Isolation) > p.query.Offset || p.query.Offset < v.LogStart {
+			return true
+		}
+	}
+	return false
+}
+
+// Complete implements delay.Task.
+func (f *fetchCall) Complete(bool) {
+	f.read()
+	f.answer()
+}
