@@ -1,9 +1,11 @@
 package zkmeta
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/kbroker/kbroker/cluster"
@@ -107,7 +109,7 @@ func ReadBrokers(ctx context.Context, s Session, watch bool) ([]BrokerRead, erro
 			ids = append(ids, id)
 		}
 	}
-	sortIDs(ids)
+	slices.Sort(ids)
 	return readEach(ctx, s, ids, watch, BrokerPath, func(id cluster.BrokerID, r Read) BrokerRead {
 		b := BrokerRead{ID: id, Stat: r.Stat, Epoch: cluster.BrokerEpoch(r.Stat.Czxid)}
 		b.Registration, b.Err = DecodeBroker(id, r.Data)
@@ -205,7 +207,7 @@ func ReadNotifications(ctx context.Context, s Session, parent string, after int6
 			wanted = append(wanted, Notification{Name: name, Sequence: seq})
 		}
 	}
-	sortNotifications(wanted)
+	slices.SortFunc(wanted, func(a, b Notification) int { return cmp.Compare(a.Sequence, b.Sequence) })
 	path := func(n Notification) string { return parent + "/" + n.Name }
 	return readEach(ctx, s, wanted, false, path, func(n Notification, r Read) Notification {
 		n.Data, n.Stat = r.Data, r.Stat

@@ -1,7 +1,6 @@
 package zkmeta
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,12 +9,6 @@ import (
 
 	"github.com/kbroker/kbroker/cluster"
 )
-
-func sortIDs(ids []cluster.BrokerID) { slices.Sort(ids) }
-
-func sortNotifications(n []Notification) {
-	slices.SortFunc(n, func(a, b Notification) int { return cmp.Compare(a.Sequence, b.Sequence) })
-}
 
 // CheckControllerEpoch guards a controller's write: version is that of
 // /controller_epoch when it was elected.
