@@ -11,25 +11,32 @@ import (
 // request alias the body, strings do not. Bytes after the request's end are
 // ignored, as Kafka does.
 func DecodeRequest(h Header, body []byte) (kmsg.Request, error) {
-	req := kmsg.RequestForKey(h.Key)
+	req, _, err := DecodeShared(h, body)
+	return req, err
+}
+
+// DecodeShared is DecodeRequest that also tells whether the request shares
+// memory with the body, so that the body must outlive it.
+func DecodeShared(h Header, body []byte) (req kmsg.Request, shares bool, err error) {
+	req = kmsg.RequestForKey(h.Key)
 	if req == nil || lookup(h.Key) == nil {
-		return nil, fmt.Errorf("%w: key %d", ErrUnsupported, h.Key)
+		return nil, false, fmt.Errorf("%w: key %d", ErrUnsupported, h.Key)
 	}
 	if h.UnknownAPIVersions() {
 		req.SetVersion(0)
-		return req, nil
+		return req, false, nil
 	}
-	if err := CheckShape(h.Key, h.Version, body); err != nil {
-		return nil, err
+	if _, shares, err = walkShape(requestShapes(), h.Key, h.Version, body); err != nil {
+		return nil, false, err
 	}
 	req.SetVersion(h.Version)
 	if err := req.ReadFrom(body); err != nil {
-		return nil, fmt.Errorf("%w %s v%d: %w", ErrMalformed, lookup(h.Key).Name, h.Version, err)
+		return nil, false, fmt.Errorf("%w %s v%d: %w", ErrMalformed, lookup(h.Key).Name, h.Version, err)
 	}
 	if r, ok := req.(*kmsg.StopReplicaRequest); ok && h.Version == stopReplicaSwapped {
 		readStopReplica(r, body)
 	}
-	return req, nil
+	return req, shares, nil
 }
 
 // AppendRequest appends a whole request frame: size, header, body.
@@ -87,7 +94,7 @@ func PutSize(dst []byte, start int) []byte {
 }
 
 // DecodeResponse reads a response frame (without its size) to the request req.
-// Byte fields alias the frame.
+// Byte fields alias the frame. Its shape is checked as a request's is.
 func DecodeResponse(req kmsg.Request, frame []byte) (correlationID int32, resp kmsg.Response, err error) {
 	if len(frame) < 4 {
 		return 0, nil, fmt.Errorf("%w response header: %d bytes", ErrMalformed, len(frame))
@@ -98,6 +105,11 @@ func DecodeResponse(req kmsg.Request, frame []byte) (correlationID int32, resp k
 	if resp.IsFlexible() && resp.Key() != ApiVersions {
 		if body, err = skipTags(body); err != nil {
 			return correlationID, nil, fmt.Errorf("response header: %w", err)
+		}
+	}
+	if Supported(resp.Key(), resp.GetVersion()) {
+		if err := CheckResponseShape(resp.Key(), resp.GetVersion(), body); err != nil {
+			return correlationID, nil, err
 		}
 	}
 	if err := resp.ReadFrom(body); err != nil {
