@@ -1,11 +1,14 @@
 package api
 
 import (
+	"context"
 	"sync"
 	"time"
 
+	"github.com/kbroker/kbroker/broker/configs"
 	"github.com/kbroker/kbroker/broker/metadata"
 	"github.com/kbroker/kbroker/broker/session"
+	"github.com/kbroker/kbroker/broker/topics"
 	"github.com/kbroker/kbroker/cluster"
 	"github.com/kbroker/kbroker/config"
 	"github.com/kbroker/kbroker/internal/clock"
@@ -15,7 +18,6 @@ import (
 	"github.com/kbroker/kbroker/partition/replica"
 	"github.com/kbroker/kbroker/protocol"
 	"github.com/kbroker/kbroker/protocol/server"
-	"github.com/kbroker/kbroker/zkmeta"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -25,21 +27,34 @@ type Options struct {
 	Self        cluster.BrokerID
 	ClusterID   string
 	BrokerEpoch func() cluster.BrokerEpoch
-	Config      func() *config.Broker // the effective one, dynamic configs applied
-	Dynamic     func() (perBroker, clusterDefault config.Values)
+	Configs     *configs.Configs
 	Replicas    *replica.Host
 	Logs        *logstore.Store
 	Metadata    *metadata.Cache
 	Sessions    *session.Cache
 	Waits       *delay.Timer
-	Store       zkmeta.Store
-	Controller  Controller
-	Authorizer  Authorizer
-	Quota       Quota
-	Metrics     *metric.Registry
-	Clock       clock.Clock
-	Logger      zerolog.Logger
+	Topics      *topics.Topics
+	// Controller is this broker's controller, nil before it was started.
+	Controller func() Controller
+	// FeaturesEpoch is the version of the finalized features, -1 for none.
+	FeaturesEpoch func() int64
+	Authorizer    Authorizer
+	Quota         Quota
+	Metrics       *metric.Registry
+	Clock         clock.Clock
+	Logger        zerolog.Logger
 }
+
+// Controller is what handlers ask of this broker's controller.
+type Controller interface {
+	// Active reports whether this broker is the controller.
+	Active() bool
+	// AllocateProducerIDs hands the next block of producer ids to a broker.
+	AllocateProducerIDs(ctx context.Context, broker cluster.BrokerID, epoch cluster.BrokerEpoch) (start int64, n int32, err error)
+}
+
+// Config is the broker's effective configuration.
+func (h *Handlers) Config() *config.Broker { return h.Configs.Broker() }
 
 // Handlers answer every request of every connection.
 type Handlers struct {
@@ -47,7 +62,6 @@ type Handlers struct {
 	requests     [maxAPIKey + 1]apiMetrics
 	topicMetrics sync.Map // topic name -> *topicMetrics
 	all          *topicMetrics
-	producerIDs  producerIDs
 }
 
 const maxAPIKey = 127

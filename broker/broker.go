@@ -1,0 +1,338 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kbroker/kbroker/broker/api"
+	"github.com/kbroker/kbroker/broker/configs"
+	"github.com/kbroker/kbroker/broker/metadata"
+	"github.com/kbroker/kbroker/broker/session"
+	"github.com/kbroker/kbroker/broker/topics"
+	"github.com/kbroker/kbroker/cluster"
+	"github.com/kbroker/kbroker/config"
+	"github.com/kbroker/kbroker/controller/loop"
+	"github.com/kbroker/kbroker/internal/clock"
+	"github.com/kbroker/kbroker/internal/delay"
+	"github.com/kbroker/kbroker/internal/metric"
+	"github.com/kbroker/kbroker/internal/vfs"
+	"github.com/kbroker/kbroker/logstore"
+	"github.com/kbroker/kbroker/partition/replica"
+	"github.com/kbroker/kbroker/protocol/client"
+	"github.com/kbroker/kbroker/protocol/server"
+	"github.com/kbroker/kbroker/zkmeta"
+	zkclient "github.com/kbroker/kbroker/zkmeta/client"
+	"github.com/kbroker/kbroker/zkmeta/embedded"
+	"github.com/rs/zerolog"
+)
+
+// Options of a broker.
+type Options struct {
+	Config *config.Broker
+	Clock  clock.Clock // nil: the machine's
+	FS     vfs.FS      // nil: the machine's
+	Logger zerolog.Logger
+}
+
+// Broker is a running broker.
+type Broker struct {
+	o       Options
+	static  *config.Broker
+	id      cluster.BrokerID
+	epoch   atomic.Int64
+	store   zkmeta.Store
+	logs    *logstore.Store
+	waits   *delay.Timer
+	cache   *metadata.Cache
+	host    atomic.Pointer[replica.Host]
+	configs *configs.Configs
+	server  *server.Server
+	loop    atomic.Pointer[loop.Loop]
+	metrics *metric.Registry
+	keeper  *registration
+
+	clusterID     string
+	featuresEpoch atomic.Int64 // version of /feature, -1 without one
+	advertise     []zkmeta.Endpoint
+
+	fatal    chan error
+	stopOnce sync.Once
+	stopErr  error
+}
+
+// Start brings a broker up: when it returns, the broker is registered, listens,
+// and has been told its partitions by the controller or will be shortly. Errors
+// are for people: they say what is wrong and what to do.
+func Start(ctx context.Context, o Options) (*Broker, error) {
+	if o.Clock == nil {
+		o.Clock = clock.System{}
+	}
+	if o.FS == nil {
+		o.FS = vfs.OS
+	}
+	b := &Broker{o: o, static: o.Config, metrics: &metric.Registry{}, cache: metadata.New(), fatal: make(chan error, 1)}
+	if err := b.start(ctx); err != nil {
+		b.Stop()
+		return nil, err
+	}
+	return b, nil
+}
+
+func (b *Broker) start(ctx context.Context) error {
+	steps := []func(context.Context) error{
+		b.openStore, b.identify, b.loadConfigs, b.openLogs, b.listen, b.register, b.contend,
+	}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	b.server.Start()
+	return nil
+}
+
+// openStore opens ZooKeeper or the embedded store and makes the paths that
+// every broker makes.
+func (b *Broker) openStore(ctx context.Context) error {
+	var err error
+	if b.static.ZooKeeperConnect == "" {
+		// Beside the logs as plain files, which Apache Kafka passes over.
+		b.store, err = embedded.Open(b.static.LogDirs[0], embedded.Options{Logger: b.o.Logger, Clock: b.o.Clock})
+	} else {
+		b.store, err = zkclient.Open(zkclient.Options{
+			Connect: b.static.ZooKeeperConnect, SessionTimeout: b.static.ZooKeeperSessionTimeout,
+			ConnectionTimeout: b.static.ZooKeeperConnectionTimeout, SetACL: b.static.ZooKeeperSetACL,
+			Logger: b.o.Logger, Clock: b.o.Clock,
+		})
+	}
+	if err != nil {
+		return err
+	}
+	waitCtx, cancel := context.WithTimeout(ctx, b.static.ZooKeeperConnectionTimeout)
+	defer cancel()
+	s, err := b.store.Wait(waitCtx)
+	if err != nil {
+		return fmt.Errorf("no session with ZooKeeper at %s within %v (zookeeper.connection.timeout.ms): %w",
+			b.static.ZooKeeperConnect, b.static.ZooKeeperConnectionTimeout, err)
+	}
+	return zkmeta.EnsurePersistentPaths(ctx, s)
+}
+
+// identify settles the cluster's id and this broker's.
+func (b *Broker) identify(ctx context.Context) error {
+	s, err := b.store.Wait(ctx)
+	if err != nil {
+		return err
+	}
+	stored, err := logstore.ReadIdentity(b.o.FS, b.static.LogDirs)
+	if err != nil {
+		return err
+	}
+	proposed := stored.ClusterID
+	if proposed == "" || b.static.ZooKeeperConnect != "" {
+		proposed = cluster.NewTopicID().String()
+	}
+	clusterID, err := zkmeta.GetOrCreateClusterID(ctx, s, proposed)
+	if err != nil {
+		return err
+	}
+	b.id = b.static.ID
+	switch {
+	case b.id == cluster.NoBroker && stored.BrokerID != cluster.NoBroker:
+		b.id = stored.BrokerID
+	case b.id == cluster.NoBroker && !b.static.IDGeneration:
+		return errors.New("broker.id is not set and broker.id.generation.enable is false: set broker.id to a number of its own for each broker")
+	case b.id == cluster.NoBroker:
+		if b.id, err = zkmeta.NextBrokerID(ctx, s, cluster.BrokerID(b.static.ReservedBrokerMaxID)); err != nil {
+			return err
+		}
+	}
+	b.clusterID = clusterID
+	b.o.Logger = b.o.Logger.With().Int32("broker", int32(b.id)).Logger()
+	return nil
+}
+
+// loadConfigs puts the dynamic configs on top of the static ones.
+func (b *Broker) loadConfigs(ctx context.Context) error {
+	var err error
+	b.configs, err = configs.Load(ctx, configs.Options{
+		Store: b.store, Self: b.id, Static: b.static, Clock: b.o.Clock, Logger: b.o.Logger,
+		OnTopic: func(topic string, c config.Log) {
+			if h := b.host.Load(); h != nil {
+				h.TopicConfigChanged(topic, c)
+			}
+		},
+	})
+	return err
+}
+
+func (b *Broker) openLogs(context.Context) error {
+	c := b.configs.Broker()
+	logs, err := logstore.Open(logstore.Options{
+		Dirs: c.LogDirs, FS: b.o.FS, Clock: b.o.Clock, Logger: b.o.Logger, BrokerID: b.id, ClusterID: b.clusterID,
+		TopicConfig: b.configs.Topic, MaxOpenFiles: maxOpenFiles(int(c.MaxOpenFiles)), RecoveryThreads: int(c.RecoveryThreadsPerDir),
+		FlushScheduler: c.FlushSchedulerInterval, FlushOffsetCheckpointInterval: c.FlushOffsetCheckpointInterval,
+		FlushStartOffsetCheckpointInterval: c.FlushStartOffsetCheckpoint, HighWatermarkCheckpointInterval: c.HighWatermarkCheckpoint,
+		RetentionCheckInterval: c.RetentionCheckInterval, InitialTaskDelay: c.InitialTaskDelay,
+		ProducerExpiration: c.ProducerIDExpiration, ProducerExpirationCheck: c.ProducerIDExpirationCheck,
+		TxnMaxTimeout: c.TransactionMaxTimeout, OnDirFailure: b.logDirFailed,
+	})
+	if err != nil {
+		return err
+	}
+	b.logs = logs
+	host := replica.NewHost(replica.Options{Self: b.id, Store: logs, TopicConfig: b.configs.Topic, Logger: b.o.Logger})
+	logs.SetHighWatermarkSource(host.HighWatermarks)
+	b.host.Store(host)
+	return nil
+}
+
+// listen opens the listeners; nothing is accepted yet.
+func (b *Broker) listen(context.Context) error {
+	b.waits = delay.NewTimer(b.o.Clock)
+	c := b.configs.Broker()
+	handlers := api.New(api.Options{
+		Self: b.id, ClusterID: b.clusterID, BrokerEpoch: func() cluster.BrokerEpoch { return cluster.BrokerEpoch(b.epoch.Load()) },
+		Configs: b.configs, Replicas: b.host.Load(), Logs: b.logs, Metadata: b.cache,
+		Sessions: session.NewCache(int(c.MaxFetchSessions), uint64(b.o.Clock.Now().UnixNano())),
+		Waits:    b.waits, Topics: topics.New(topics.Options{Store: b.store, Config: b.configs.Broker, Nodes: b.nodes}),
+		Controller: b.controller, FeaturesEpoch: b.featuresEpoch.Load,
+		Metrics: b.metrics, Clock: b.o.Clock, Logger: b.o.Logger,
+	})
+	s, err := server.Listen(serverOptions(c, handlers, b.o.Clock, b.o.Logger, b.metrics))
+	if err != nil {
+		return err
+	}
+	b.server = s
+	b.advertise = advertised(c, s.Addr)
+	return nil
+}
+
+// nodes are the live brokers as placements see them.
+func (b *Broker) nodes() []topics.Node {
+	brokers := b.cache.Brokers()
+	out := make([]topics.Node, len(brokers))
+	for i, x := range brokers {
+		out[i] = topics.Node{ID: x.ID, Rack: x.Rack}
+	}
+	return out
+}
+
+// register makes the broker known to the cluster.
+func (b *Broker) register(ctx context.Context) error {
+	b.keeper = newRegistration(b)
+	return b.keeper.begin(ctx)
+}
+
+// contend starts the controller, or the wait for becoming it.
+func (b *Broker) contend(context.Context) error {
+	c := b.configs.Broker()
+	listener := c.ControlPlane
+	if listener == "" {
+		listener = c.InterBrokerListener
+	}
+	l, err := loop.Start(loop.Options{
+		Store: b.store, Self: b.id, Listener: listener, InterBrokerListener: c.InterBrokerListener,
+		Client:          client.Options{ClientID: strconv.Itoa(int(b.id)), RequestTimeout: c.ControllerSocketTimeout, Clock: b.o.Clock},
+		UncleanElection: func() bool { return b.configs.Broker().TopicDefaults().UncleanElection },
+		Ineligible:      !c.ControllerEligible, Clock: b.o.Clock, Logger: b.o.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	b.loop.Store(l)
+	return nil
+}
+
+func (b *Broker) controller() api.Controller {
+	if l := b.loop.Load(); l != nil {
+		return l
+	}
+	return nil
+}
+
+// logDirFailed takes the replicas of a directory offline and tells the
+// controller. A broker without a directory left stops, as in Kafka.
+func (b *Broker) logDirFailed(dir string, err error) {
+	h := b.host.Load()
+	if h == nil {
+		return
+	}
+	gone := h.LogDirFailed(dir)
+	b.o.Logger.Error().Err(err).Str("dir", dir).Int("replicas", len(gone)).Msg("log directory failed, its replicas are offline")
+	if !slices.ContainsFunc(b.logs.Dirs(), func(d logstore.DirInfo) bool { return d.Err == nil }) {
+		b.fail(fmt.Errorf("every log directory has failed, the last one is %s: %w", dir, err))
+		return
+	}
+	b.keeper.logDirFailed()
+}
+
+// fail asks the owner of the broker to stop it.
+func (b *Broker) fail(err error) {
+	select {
+	case b.fatal <- err:
+	default:
+	}
+}
+
+// Failed delivers an error after which the broker cannot go on; its owner then
+// calls Stop.
+func (b *Broker) Failed() <-chan error { return b.fatal }
+
+// ID is the broker's id.
+func (b *Broker) ID() cluster.BrokerID { return b.id }
+
+// Addr is where a listener listens.
+func (b *Broker) Addr(listener string) net.Addr { return b.server.Addr(listener) }
+
+// Advertised are the endpoints that clients are told.
+func (b *Broker) Advertised() []zkmeta.Endpoint { return b.advertise }
+
+// Metrics are the broker's metrics.
+func (b *Broker) Metrics() *metric.Registry { return b.metrics }
+
+// Stop ends the broker: no more requests, what was accepted is answered and on
+// disk, the directories are marked clean, and last the registration goes. It
+// also undoes a start that failed half-way.
+func (b *Broker) Stop() error {
+	b.stopOnce.Do(func() { b.stopErr = b.stop() })
+	return b.stopErr
+}
+
+// drainTimeout bounds how long Stop waits for requests in flight.
+const drainTimeout = 10 * time.Second
+
+func (b *Broker) stop() error {
+	var errs []error
+	if l := b.loop.Load(); l != nil {
+		l.Close()
+	}
+	if b.keeper != nil {
+		b.keeper.close()
+	}
+	if b.server != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
+		defer cancel()
+		errs = append(errs, b.server.Close(ctx))
+	}
+	if b.waits != nil {
+		b.waits.Close()
+	}
+	if b.configs != nil {
+		b.configs.Close()
+	}
+	if b.logs != nil {
+		errs = append(errs, b.logs.Close())
+	}
+	if b.store != nil {
+		errs = append(errs, b.store.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,82 @@
+package broker
+
+import (
+	"net"
+	"strconv"
+	"syscall"
+
+	"github.com/kbroker/kbroker/broker/api"
+	"github.com/kbroker/kbroker/config"
+	"github.com/kbroker/kbroker/internal/clock"
+	"github.com/kbroker/kbroker/internal/metric"
+	"github.com/kbroker/kbroker/protocol/server"
+	"github.com/kbroker/kbroker/zkmeta"
+	"github.com/rs/zerolog"
+)
+
+// queuedRequestBytes bounds the memory of requests in flight where
+// queued.max.request.bytes does not: as much as a few of the largest requests.
+const queuedRequestBytes = 512 << 20
+
+func serverOptions(c *config.Broker, h server.Handler, clk clock.Clock, log zerolog.Logger, m *metric.Registry) server.Options {
+	o := server.Options{
+		InterBroker: c.InterBrokerListener, Handler: h, Supports: api.Supports,
+		MaxRequestBytes: c.SocketRequestMaxBytes, MaxConnections: limit(c.MaxConnections), MaxConnectionsPerIP: limit(c.MaxConnectionsPerIP),
+		ConnectionRate: limit(c.MaxConnectionCreationRate), QueuedMaxBytes: c.QueuedMaxRequestBytes,
+		SendBufferBytes: max(0, int(c.SocketSendBufferBytes)), ReceiveBufferBytes: max(0, int(c.SocketReceiveBufferBytes)),
+		Clock: clk, Logger: log, Metrics: m,
+	}
+	if o.QueuedMaxBytes <= 0 {
+		o.QueuedMaxBytes = max(queuedRequestBytes, 2*int64(c.SocketRequestMaxBytes))
+	}
+	if c.ConnectionsMaxIdle > 0 {
+		o.IdleTimeout = c.ConnectionsMaxIdle
+	}
+	if len(c.MaxConnectionsPerIPOverrides) > 0 {
+		o.MaxConnectionsOverride = map[string]int{}
+		for ip, n := range c.MaxConnectionsPerIPOverrides {
+			o.MaxConnectionsOverride[ip] = int(n)
+		}
+	}
+	for _, l := range c.Listeners {
+		o.Listeners = append(o.Listeners, server.ListenerOptions{Name: l.Name, Protocol: server.SecurityProtocol(l.Protocol),
+			Addr: net.JoinHostPort(l.Host, strconv.Itoa(l.Port))})
+	}
+	return o
+}
+
+// limit is a bound as the server takes it: Kafka's default of all integers is
+// none.
+func limit(n int32) int {
+	if n == 1<<31-1 {
+		return 0
+	}
+	return int(n)
+}
+
+// advertised are the endpoints that clients are told: the advertised listeners,
+// with the ports that were bound where 0 was asked for.
+func advertised(c *config.Broker, addr func(string) net.Addr) []zkmeta.Endpoint {
+	out := make([]zkmeta.Endpoint, 0, len(c.AdvertisedListeners))
+	for _, l := range c.AdvertisedListeners {
+		e := zkmeta.Endpoint{Listener: l.Name, Protocol: l.Protocol, Host: l.Host, Port: int32(l.Port)}
+		if a, ok := addr(l.Name).(*net.TCPAddr); ok && e.Port == 0 {
+			e.Port = int32(a.Port)
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// maxOpenFiles is how many log files are held open: as configured, else a third
+// of what the process may open, the rest being for connections.
+func maxOpenFiles(configured int) int {
+	if configured > 0 {
+		return configured
+	}
+	var lim syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &lim); err != nil {
+		return 0
+	}
+	return max(64, int(min(lim.Cur/3, 20_000)))
+}
