@@ -11,6 +11,7 @@ import "github.com/kbroker/kbroker/cluster"
 type entry struct {
 	epoch            cluster.ProducerEpoch
 	head, n          uint8
+	born             uint32 // State.births when it was added
 	coordinatorEpoch int32
 	timestamp        int64 // of the last batch, marker or data
 	txnFirst         cluster.Offset

@@ -29,10 +29,10 @@ func (s *State) Open() []Txn { return slices.Clone(s.open) }
 // watermark has not passed, by first offset.
 func (s *State) Unreplicated() []Txn { return slices.Clone(s.unreplicated) }
 
-// Reset forgets everything but which guards were given out; the state is that
-// of a log that starts at end.
+// Reset forgets everything but the verifications under way; the state is that of
+// a log that starts at end.
 func (s *State) Reset(end cluster.Offset) {
-	*s = State{guards: s.guards, verifying: s.verifying, end: end}
+	*s = State{guards: s.guards, verifying: s.verifying, births: s.births, buckets: s.buckets, end: end}
 }
 
 // LogStartMoved lets go of completed transactions below the log's new start.

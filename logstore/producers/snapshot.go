@@ -1,6 +1,7 @@
 package producers
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -37,42 +38,36 @@ type SnapshotEntry struct {
 }
 
 // Snapshot appends the .snapshot file of this state to dst. Its bytes are those
-// that Apache Kafka 3.9 writes, the order of the producers included as far as it
-// follows from the ids (a Java map that never held more, without collisions that
-// came in falling order).
+// that Apache Kafka 3.9 writes after the same history, the order of the producers
+// included: that of Java's HashMap, by bucket and within one by age (but for the
+// trees that it grows when eight producers or more share a bucket).
 func (s *State) Snapshot(dst []byte) []byte {
-	list := make([]SnapshotEntry, 0, len(s.producers))
+	type aged struct {
+		SnapshotEntry
+		bucket, born uint32
+	}
+	list := make([]aged, 0, len(s.producers))
 	for id, e := range s.producers {
 		w, _ := e.newest()
-		list = append(list, SnapshotEntry{
+		list = append(list, aged{SnapshotEntry{
 			ProducerID: id, Epoch: e.epoch, LastSequence: w.lastSeq, LastOffset: w.last, OffsetDelta: w.delta,
 			Timestamp: e.timestamp, CoordinatorEpoch: e.coordinatorEpoch, TxnFirst: e.txnFirst,
-		})
+		}, javaHash(id) & (s.buckets - 1), e.born})
 	}
-	javaOrder(list)
-	return EncodeSnapshot(dst, list)
+	slices.SortFunc(list, func(a, b aged) int {
+		return cmp.Or(cmp.Compare(a.bucket, b.bucket), cmp.Compare(a.born, b.born))
+	})
+	entries := make([]SnapshotEntry, len(list))
+	for i := range list {
+		entries[i] = list[i].SnapshotEntry
+	}
+	return EncodeSnapshot(dst, entries)
 }
 
-// javaOrder sorts as Java iterates a HashMap with these ids as keys.
-func javaOrder(list []SnapshotEntry) {
-	buckets := uint64(16)
-	for uint64(len(list)) > buckets/4*3 {
-		buckets *= 2
-	}
-	bucket := func(id cluster.ProducerID) uint64 {
-		h := uint32(id) ^ uint32(uint64(id)>>32)
-		return uint64(h^h>>16) & (buckets - 1)
-	}
-	slices.SortFunc(list, func(a, b SnapshotEntry) int {
-		x, y := bucket(a.ProducerID), bucket(b.ProducerID)
-		switch {
-		case x < y || (x == y && a.ProducerID < b.ProducerID):
-			return -1
-		case x == y && a.ProducerID == b.ProducerID:
-			return 0
-		}
-		return 1
-	})
+// javaHash is what Java's HashMap takes of a Long key.
+func javaHash(id cluster.ProducerID) uint32 {
+	h := uint32(id) ^ uint32(uint64(id)>>32)
+	return h ^ h>>16
 }
 
 // EncodeSnapshot appends a .snapshot file with the entries as they are.
@@ -138,12 +133,8 @@ func (s *State) Load(data []byte, end cluster.Offset, nowMs, expireMs int64) err
 	if err != nil {
 		return err
 	}
-	open := make(map[cluster.Offset]bool)
-	for _, x := range entries {
-		if x.TxnFirst >= 0 && open[x.TxnFirst] {
-			return fmt.Errorf("%w: two transactions begin at offset %d", ErrCorruptSnapshot, x.TxnFirst)
-		}
-		open[x.TxnFirst] = true
+	if err := checkSnapshot(entries); err != nil {
+		return err
 	}
 	s.Reset(end)
 	for _, x := range entries {
@@ -159,19 +150,28 @@ func (s *State) Load(data []byte, end cluster.Offset, nowMs, expireMs int64) err
 			continue
 		}
 		s.add(x.ProducerID, e)
+		if e.txnFirst >= 0 {
+			s.open = insertTxn(s.open, Txn{ProducerID: x.ProducerID, First: e.txnFirst, Last: cluster.NoOffset})
+		}
 	}
 	return nil
 }
 
-func (s *State) add(id cluster.ProducerID, e *entry) {
-	if s.producers == nil {
-		s.producers = make(map[cluster.ProducerID]*entry)
+// checkSnapshot refuses what no state can have written, CRC or not.
+func checkSnapshot(entries []SnapshotEntry) error {
+	ids := make(map[cluster.ProducerID]bool, len(entries))
+	open := make(map[cluster.Offset]bool)
+	for _, e := range entries {
+		switch {
+		case e.ProducerID < 0 || ids[e.ProducerID]:
+			return fmt.Errorf("%w: producer %d is negative or twice in it", ErrCorruptSnapshot, e.ProducerID)
+		case e.LastOffset >= 0 && (e.OffsetDelta < 0 || cluster.Offset(e.OffsetDelta) > e.LastOffset):
+			return fmt.Errorf("%w: producer %d: a batch of %d offsets ends at %d", ErrCorruptSnapshot, e.ProducerID, int64(e.OffsetDelta)+1, e.LastOffset)
+		case e.TxnFirst >= 0 && open[e.TxnFirst]:
+			return fmt.Errorf("%w: two transactions begin at offset %d", ErrCorruptSnapshot, e.TxnFirst)
+		}
+		ids[e.ProducerID] = true
+		open[e.TxnFirst] = true
 	}
-	if old := s.producers[id]; old != nil && old.txnFirst >= 0 {
-		s.open = slices.DeleteFunc(s.open, func(t Txn) bool { return t.ProducerID == id })
-	}
-	s.producers[id] = e
-	if e.txnFirst >= 0 {
-		s.open = insertTxn(s.open, Txn{ProducerID: id, First: e.txnFirst, Last: cluster.NoOffset})
-	}
+	return nil
 }

@@ -20,6 +20,8 @@ type State struct {
 	unreplicated []Txn
 	verifying    map[cluster.ProducerID]*verification
 	guards       uint64
+	births       uint32 // producers ever added
+	buckets      uint32 // see Snapshot
 	end          cluster.Offset
 }
 
@@ -53,11 +55,11 @@ func (s *State) Check(b *Batch, o CheckOptions) (dup Written, duplicate bool, er
 	if o.Origin == Replication {
 		return Written{}, false, nil
 	}
-	if o.Verify && b.Transactional && !b.Control && (e == nil || e.txnFirst < 0) && !s.verified(b.ProducerID, o.Guard) {
-		return Written{}, false, fmt.Errorf("%w: producer %d: the batch is not part of an ongoing transaction", ErrInvalidTxnState, b.ProducerID)
-	}
 	if e != nil && b.Epoch < e.epoch {
 		return Written{}, false, fmt.Errorf("%w: producer %d: epoch %d, the last seen is %d", ErrInvalidProducerEpoch, b.ProducerID, b.Epoch, e.epoch)
+	}
+	if o.Verify && b.Transactional && !b.Control && (e == nil || e.txnFirst < 0) && !s.verified(b.ProducerID, o.Guard) {
+		return Written{}, false, fmt.Errorf("%w: producer %d: the batch is not part of an ongoing transaction", ErrInvalidTxnState, b.ProducerID)
 	}
 	if b.Control {
 		return Written{}, false, checkMarker(b, e)
@@ -113,10 +115,7 @@ func (s *State) Apply(b *Batch) (done Completed, ok bool) {
 	e := s.producers[b.ProducerID]
 	if e == nil {
 		e = newEntry()
-		if s.producers == nil {
-			s.producers = make(map[cluster.ProducerID]*entry)
-		}
-		s.producers[b.ProducerID] = e
+		s.add(b.ProducerID, e)
 	}
 	e.setEpoch(b.Epoch)
 	e.timestamp = b.MaxTimestamp
@@ -129,6 +128,19 @@ func (s *State) Apply(b *Batch) (done Completed, ok bool) {
 		s.open = insertTxn(s.open, Txn{ProducerID: b.ProducerID, First: b.First, Last: cluster.NoOffset})
 	}
 	return Completed{}, false
+}
+
+func (s *State) add(id cluster.ProducerID, e *entry) {
+	if s.producers == nil {
+		s.producers = make(map[cluster.ProducerID]*entry)
+	}
+	e.born = s.births
+	s.births++
+	s.producers[id] = e
+	s.buckets = max(s.buckets, 16)
+	for uint32(len(s.producers)) > s.buckets/4*3 {
+		s.buckets *= 2
+	}
 }
 
 func (s *State) applyMarker(b *Batch, e *entry) (Completed, bool) {
