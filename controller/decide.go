@@ -128,9 +128,12 @@ func (im *Image) duty(b *broker, p *partition) duty {
 		return noDuty
 	}
 	// A leaving follower is stopped, so that its last fetch is over before it
-	// goes; a leaving leader hears of its successor, or stays.
-	leaves := b.leaving && p.state.Leader != b.ID && len(p.replicas) > 1
+	// goes. A leaving leader hears of its successor first: StopReplica alone
+	// would leave it leading.
+	leaves := b.leaving && p.state.Leader != b.ID && len(p.replicas) > 1 && !m.leads && m.ledEpoch != cluster.NoLeaderEpoch
 	switch {
+	case m.stopped && b.leaving:
+		return noDuty
 	case leaves || m.offline && !m.probe:
 		if m.stopped {
 			return noDuty
@@ -308,7 +311,7 @@ func (im *Image) metadata(p *partition) UpdateMetadataPartition {
 		m.State = cluster.LeaderAndISR{Leader: cluster.LeaderDuringDelete, ISR: p.state.ISR, ControllerEpoch: p.state.ControllerEpoch}
 	}
 	for _, r := range p.replicas {
-		if !im.online(p, r.id) {
+		if !im.alive(p, r.id) {
 			m.Offline = append(m.Offline, r.id)
 		}
 	}

@@ -77,6 +77,14 @@ func (im *Image) BrokerGone(id cluster.BrokerID) {
 	for p := range im.hostedBy(id) {
 		im.changed(p)
 	}
+	im.lessToWaitFor()
+}
+
+// lessToWaitFor: a broker that deletions waited for may have been the last.
+func (im *Image) lessToWaitFor() {
+	for name := range im.deletes {
+		im.dirtyTopics[name] = struct{}{}
+	}
 }
 
 // BrokerLeaving says that a broker asked for its controlled shutdown: it is to

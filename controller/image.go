@@ -106,6 +106,7 @@ type replica struct {
 	id          cluster.BrokerID
 	incarn      cluster.BrokerEpoch // to which the marks belong
 	ledEpoch    cluster.LeaderEpoch // acknowledged by LeaderAndIsr; NoLeaderEpoch: none
+	leads       bool                // and it said that this broker leads
 	isNew       bool                // LeaderAndIsr may create it on any disk
 	offline     bool                // answered KAFKA_STORAGE_ERROR
 	probe       bool                // is asked again although offline

@@ -124,6 +124,7 @@ func (im *Image) ledAnswered(b *broker, l *LeaderAndISR, a Answer) {
 			r.renew(b)
 			was := r.offline
 			r.ledEpoch, r.isNew, r.probe = lp.State.LeaderEpoch, false, false
+			r.leads = lp.State.Leader == b.ID
 			if code := a.Partitions[tp]; code == codeKafkaStorage {
 				r.offline = true
 			} else if code == codeNone {
@@ -143,9 +144,7 @@ func (im *Image) updateAnswered(b *broker, u *UpdateMetadata) {
 		return
 	}
 	b.metaAcked = max(b.metaAcked, u.through)
-	for name := range im.deletes {
-		im.dirtyTopics[name] = struct{}{} // it may have been the last to let go
-	}
+	im.lessToWaitFor()
 }
 
 func (im *Image) stopAnswered(b *broker, s *StopReplica, a Answer) {
@@ -160,8 +159,7 @@ func (im *Image) stopAnswered(b *broker, s *StopReplica, a Answer) {
 			r.renew(b)
 			switch {
 			case !sp.Delete:
-				r.stopped = true
-				r.ledEpoch = cluster.NoLeaderEpoch
+				r.stopped, r.leads, r.ledEpoch = true, false, cluster.NoLeaderEpoch
 			case a.Partitions[tp] == codeNone:
 				r.deleted = p.topic.deleting
 			default:
