@@ -1,113 +1,127 @@
 package config
 
 import (
+	"maps"
 	"time"
 
 	"github.com/kbroker/kbroker/cluster"
 )
 
-// Listener is one endpoint. Name is upper case as Kafka normalises it; an
-// empty Host means every interface; IPv6 hosts are without brackets.
-type Listener struct {
-	Name, Protocol, Host string
-	Port                 int
-}
-
 // Broker is one broker's effective configuration. It is immutable: a dynamic
-// change makes another one.
+// change makes another one. Its maps and slices are not to be written to.
 type Broker struct {
 	Raw Values // what was set, dynamic configs applied
 
 	ID                  cluster.BrokerID // broker.id; NoBroker: to be generated
 	IDGeneration        bool             // broker.id.generation.enable
 	ReservedBrokerMaxID int32            // reserved.broker.max.id
-	Rack                string           // broker.rack
-	InterBrokerProtocol string           // inter.broker.protocol.version, as set
+	Rack                string           // broker.rack, or ""
 
 	Listeners           []Listener // listeners
-	AdvertisedListeners []Listener // advertised.listeners, or listeners
-	InterBrokerListener string     // name of the listener that brokers use between them
+	AdvertisedListeners []Listener // advertised.listeners, or Listeners; an empty Host is this machine's name
+	InterBrokerListener string     // the listener that brokers use between them
 	ControlPlane        string     // control.plane.listener.name, or ""
 
-	LogDirs []string // log.dirs, or log.dir
+	LogDirs []string // log.dirs, or log.dir; without duplicates
 
 	// Sockets and requests.
-	NumNetworkThreads, NumIOThreads, BackgroundThreads int32
-	SocketSendBufferBytes, SocketReceiveBufferBytes    int32
-	SocketRequestMaxBytes                              int32
-	SocketListenBacklog                                int32
-	MaxConnections, MaxConnectionCreationRate          int32
-	MaxConnectionsPerIP                                int32
-	MaxConnectionsPerIPOverrides                       map[string]int32
-	ConnectionsMaxIdle                                 time.Duration // negative: never closed
-	QueuedMaxRequests                                  int32
-	QueuedMaxRequestBytes                              int64 // -1: no bound of Kafka's
-	RequestTimeout                                     time.Duration
-	MaxRequestPartitionSizeLimit                       int32
+	SocketSendBufferBytes        int32            // socket.send.buffer.bytes; -1: the system's
+	SocketReceiveBufferBytes     int32            // socket.receive.buffer.bytes; -1: the system's
+	SocketRequestMaxBytes        int32            // socket.request.max.bytes
+	MaxConnections               int32            // max.connections; see also ListenerLimits
+	MaxConnectionCreationRate    int32            // max.connection.creation.rate
+	MaxConnectionsPerIP          int32            // max.connections.per.ip
+	MaxConnectionsPerIPOverrides map[string]int32 // max.connections.per.ip.overrides, by host or address
+	ConnectionsMaxIdle           time.Duration    // connections.max.idle.ms; negative: never closed
+	QueuedMaxRequestBytes        int64            // queued.max.request.bytes; not positive: no bound was set
+	RequestTimeout               time.Duration    // request.timeout.ms
 
 	// Topics.
-	AutoCreateTopics         bool
-	DeleteTopicEnable        bool
-	NumPartitions            int32
-	DefaultReplicationFactor int32
-	FetchMaxBytes            int32
+	AutoCreateTopics         bool  // auto.create.topics.enable
+	DeleteTopicEnable        bool  // delete.topic.enable
+	NumPartitions            int32 // num.partitions
+	DefaultReplicationFactor int32 // default.replication.factor
+	FetchMaxBytes            int32 // fetch.max.bytes
 	MaxFetchSessions         int32 // max.incremental.fetch.session.cache.slots
 
 	// Logs, beside the topic defaults.
-	RecoveryThreadsPerDir         int32
-	RetentionCheckInterval        time.Duration
-	FlushSchedulerInterval        time.Duration
-	FlushOffsetCheckpointInterval time.Duration
-	FlushStartOffsetCheckpoint    time.Duration
-	HighWatermarkCheckpoint       time.Duration
-	LogDirFailureTimeout          time.Duration
-	InitialTaskDelay              time.Duration
-	ProducerIDExpiration          time.Duration
-	ProducerIDExpirationCheck     time.Duration
-	TransactionMaxTimeout         time.Duration
-	TxnPartitionVerification      bool
-	CleanerEnable                 bool
-	CleanerThreads                int32
-	CleanerBackoff                time.Duration
-	CleanerDedupeBufferBytes      int64
-	CleanerIOBufferBytes          int32
-	CleanerLoadFactor             float64
-	CleanerIOMaxBytesPerSecond    float64
-	MaxOpenFiles                  int32 // kbroker.max.open.files; 0: from the process's limit
+	RecoveryThreadsPerDir         int32         // num.recovery.threads.per.data.dir
+	RetentionCheckInterval        time.Duration // log.retention.check.interval.ms
+	FlushSchedulerInterval        time.Duration // log.flush.scheduler.interval.ms
+	FlushOffsetCheckpointInterval time.Duration // log.flush.offset.checkpoint.interval.ms
+	FlushStartOffsetCheckpoint    time.Duration // log.flush.start.offset.checkpoint.interval.ms
+	HighWatermarkCheckpoint       time.Duration // replica.high.watermark.checkpoint.interval.ms
+	InitialTaskDelay              time.Duration // log.initial.task.delay.ms
+	ProducerIDExpiration          time.Duration // producer.id.expiration.ms
+	ProducerIDExpirationCheck     time.Duration // producer.id.expiration.check.interval.ms
+	TransactionMaxTimeout         time.Duration // transaction.max.timeout.ms
+	MaxOpenFiles                  int32         // kbroker.max.open.files; 0: from the process's limit
 
 	// Replication and the controller.
-	ReplicaLagTimeMax            time.Duration
-	ReplicaFetchWaitMax          time.Duration
-	ReplicaFetchMinBytes         int32
-	ReplicaFetchMaxBytes         int32
-	ReplicaFetchResponseMaxBytes int32
-	ReplicaFetchBackoff          time.Duration
-	ReplicaSocketTimeout         time.Duration
-	ReplicaSocketReceiveBuffer   int32
-	NumReplicaFetchers           int32
-	ControllerSocketTimeout      time.Duration
-	ControlledShutdown           bool
-	ControlledShutdownRetries    int32
-	ControlledShutdownBackoff    time.Duration
-	AutoLeaderRebalance          bool
-	LeaderImbalanceCheck         time.Duration
-	LeaderImbalancePercent       int32
+	ReplicaLagTimeMax       time.Duration // replica.lag.time.max.ms
+	ControllerSocketTimeout time.Duration // controller.socket.timeout.ms
+	ControllerEligible      bool          // kbroker.controller.eligible
 
 	// ZooKeeper; an empty Connect means the embedded store.
-	ZooKeeperConnect           string
-	ZooKeeperSessionTimeout    time.Duration
-	ZooKeeperConnectionTimeout time.Duration
-	ZooKeeperSetACL            bool
-	ZooKeeperMaxInFlight       int32
+	ZooKeeperConnect           string        // zookeeper.connect
+	ZooKeeperSessionTimeout    time.Duration // zookeeper.session.timeout.ms
+	ZooKeeperConnectionTimeout time.Duration // zookeeper.connection.timeout.ms, or the session's
+	ZooKeeperSetACL            bool          // zookeeper.set.acl
 
-	// kbroker's own.
-	HTTPListener       string // kbroker.http.listener, HOST:PORT, or ""
-	ControllerEligible bool   // kbroker.controller.eligible
-	ZooKeeperFencing   bool   // kbroker.zookeeper.fencing: auto (true) or off
-
-	defaults                  Values // replaced table defaults
-	static                    Values // server.properties and --override
+	set                       *settings
+	defaults                  Values // the caller's own defaults
+	static                    Values // server.properties and overrides
 	perBroker, clusterDefault Values
+	topicBase                 map[string]value // topic keys without overrides
+	topicDefaults             Log
+}
+
+// binding ties a key to the field that holds it.
+type binding struct {
+	key   string
+	field any // *bool, *int32, *int64, *string or *time.Duration
+}
+
+// bindings lists the keys whose fields are filled by type alone.
+func (b *Broker) bindings() []binding {
+	return []binding{
+		{"broker.id.generation.enable", &b.IDGeneration},
+		{"reserved.broker.max.id", &b.ReservedBrokerMaxID},
+		{"broker.rack", &b.Rack},
+		{"socket.send.buffer.bytes", &b.SocketSendBufferBytes},
+		{"socket.receive.buffer.bytes", &b.SocketReceiveBufferBytes},
+		{"socket.request.max.bytes", &b.SocketRequestMaxBytes},
+		{"max.connections", &b.MaxConnections},
+		{"max.connection.creation.rate", &b.MaxConnectionCreationRate},
+		{"max.connections.per.ip", &b.MaxConnectionsPerIP},
+		{"connections.max.idle.ms", &b.ConnectionsMaxIdle},
+		{"queued.max.request.bytes", &b.QueuedMaxRequestBytes},
+		{"request.timeout.ms", &b.RequestTimeout},
+		{"auto.create.topics.enable", &b.AutoCreateTopics},
+		{"delete.topic.enable", &b.DeleteTopicEnable},
+		{"num.partitions", &b.NumPartitions},
+		{"default.replication.factor", &b.DefaultReplicationFactor},
+		{"fetch.max.bytes", &b.FetchMaxBytes},
+		{"max.incremental.fetch.session.cache.slots", &b.MaxFetchSessions},
+		{"num.recovery.threads.per.data.dir", &b.RecoveryThreadsPerDir},
+		{"log.retention.check.interval.ms", &b.RetentionCheckInterval},
+		{"log.flush.scheduler.interval.ms", &b.FlushSchedulerInterval},
+		{"log.flush.offset.checkpoint.interval.ms", &b.FlushOffsetCheckpointInterval},
+		{"log.flush.start.offset.checkpoint.interval.ms", &b.FlushStartOffsetCheckpoint},
+		{"replica.high.watermark.checkpoint.interval.ms", &b.HighWatermarkCheckpoint},
+		{"log.initial.task.delay.ms", &b.InitialTaskDelay},
+		{"producer.id.expiration.ms", &b.ProducerIDExpiration},
+		{"producer.id.expiration.check.interval.ms", &b.ProducerIDExpirationCheck},
+		{"transaction.max.timeout.ms", &b.TransactionMaxTimeout},
+		{"kbroker.max.open.files", &b.MaxOpenFiles},
+		{"replica.lag.time.max.ms", &b.ReplicaLagTimeMax},
+		{"controller.socket.timeout.ms", &b.ControllerSocketTimeout},
+		{"kbroker.controller.eligible", &b.ControllerEligible},
+		{"zookeeper.connect", &b.ZooKeeperConnect},
+		{"zookeeper.session.timeout.ms", &b.ZooKeeperSessionTimeout},
+		{"zookeeper.connection.timeout.ms", &b.ZooKeeperConnectionTimeout},
+		{"zookeeper.set.acl", &b.ZooKeeperSetACL},
+	}
 }
 
 // An Option changes how NewBroker reads values.
@@ -119,19 +133,176 @@ type Option func(*Broker)
 func WithDefaults(v Values) Option { return func(b *Broker) { b.defaults = v } }
 
 // Standalone is the defaults of a broker started without a file: it listens on
-// localhost:9092 only, keeps its data in dir and is content to be alone.
-func Standalone(dir string) Values { panic("config: not built yet") }
+// localhost:9092 only, keeps its data in dir, has an id and is content to be
+// alone.
+func Standalone(dir string) Values {
+	return Values{
+		"broker.id":                        "0",
+		"listeners":                        "PLAINTEXT://localhost:9092",
+		"log.dirs":                         dir,
+		"offsets.topic.replication.factor": "1",
+		"transaction.state.log.replication.factor": "1",
+		"transaction.state.log.min.isr":            "1",
+		"group.initial.rebalance.delay.ms":         "0",
+	}
+}
 
 // NewBroker checks every value and makes the effective configuration. The
 // error is one line that names key, value and remedy. There is one warning for
 // each key that is unknown or that kbroker does not act on; a caller that is
 // strict turns warnings into errors.
 func NewBroker(v Values, opts ...Option) (*Broker, []Warning, error) {
-	panic("config: not built yet")
+	b := &Broker{}
+	for _, o := range opts {
+		o(b)
+	}
+	if _, ok := v["log.dir"]; ok && b.defaults["log.dirs"] != "" {
+		b.defaults = maps.Clone(b.defaults)
+		delete(b.defaults, "log.dirs")
+	}
+	if id, ok := v["node.id"]; ok { // else the default id would contradict it
+		b.defaults = overlay(b.defaults, Values{"broker.id": id})
+	}
+	b.static = withAliases(v)
+	if err := unresolved(b.static); err != nil {
+		return nil, nil, startError(err)
+	}
+	if err := b.fill(b.static); err != nil {
+		return nil, nil, startError(err)
+	}
+	return b, warnings(b.set), nil
+}
+
+// startError shows an error as an operator wants it: what Kafka would answer
+// over the wire becomes KEY=VALUE: PROBLEM.
+func startError(err *InvalidError) error {
+	e := *err
+	if e.kind == badValue {
+		e.Problem += remedy(e.Key)
+	}
+	e.text = ""
+	return &e
+}
+
+func remedy(name string) string {
+	k := keyOf(name)
+	if k == nil {
+		return ""
+	}
+	switch {
+	case k.Type == Boolean:
+		return "; write true or false"
+	case k.Type == Double:
+		return "; write a number" + allowed(k)
+	case k.Type == Int, k.Type == Short, k.Type == Long:
+		return "; write a whole number without a unit" + allowed(k)
+	}
+	return ""
+}
+
+func allowed(k *key) string {
+	if k.Valid == "" {
+		return ""
+	}
+	return " (" + k.Valid + ")"
 }
 
 // WithDynamic is the broker with dynamic configs on top: the broker's own over
-// the cluster's defaults over what was set over the table.
+// the cluster's defaults over what was set over the table. What b itself had
+// of dynamic configs is replaced.
 func (b *Broker) WithDynamic(perBroker, clusterDefault Values) (*Broker, error) {
-	panic("config: not built yet")
+	n := &Broker{defaults: b.defaults, static: b.static, perBroker: maps.Clone(perBroker), clusterDefault: maps.Clone(clusterDefault)}
+	if err := n.fill(overlay(overlay(b.static, clusterDefault), perBroker)); err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+// fill reads raw into b, whose defaults are known.
+func (b *Broker) fill(raw Values) *InvalidError {
+	s, err := readSettings(raw, b.defaults)
+	if err != nil {
+		return err
+	}
+	if err := s.checkKRaft(); err != nil {
+		return err
+	}
+	if err := s.checkID(); err != nil {
+		return err
+	}
+	e, err := s.endpoints()
+	if err != nil {
+		return err
+	}
+	b.Listeners, b.AdvertisedListeners = e.listeners, e.advertised
+	b.InterBrokerListener, b.ControlPlane = e.interBroker, e.controlPlane
+	if b.LogDirs, err = s.logDirs(); err != nil {
+		return err
+	}
+	if b.MaxConnectionsPerIPOverrides, err = s.perIPOverrides(); err != nil {
+		return err
+	}
+	if err := s.checkCombinations(e); err != nil {
+		return err
+	}
+	b.set, b.Raw = s, s.raw
+	b.ID = cluster.BrokerID(s.int("broker.id"))
+	for _, f := range b.bindings() {
+		s.fill(f)
+	}
+	if s.isNull("zookeeper.connection.timeout.ms") {
+		b.ZooKeeperConnectionTimeout = b.ZooKeeperSessionTimeout
+	}
+	b.topicBase = s.topicValues()
+	b.topicDefaults = logFrom(b.topicBase)
+	return nil
+}
+
+func (s *settings) fill(f binding) {
+	v := s.parsed[f.key]
+	switch p := f.field.(type) {
+	case *bool:
+		*p = v.b
+	case *int32:
+		*p = int32(v.n)
+	case *int64:
+		*p = v.n
+	case *string:
+		*p = v.s
+	case *time.Duration:
+		*p = milliseconds(v.n)
+	default:
+		panic("config: no way to fill " + f.key)
+	}
+}
+
+// milliseconds converts Kafka's milliseconds: what a Duration cannot hold is
+// Never, or the most negative one.
+func milliseconds(n int64) time.Duration {
+	const most = int64(Never / time.Millisecond)
+	switch {
+	case n > most:
+		return Never
+	case n < -most:
+		return -Never
+	}
+	return time.Duration(n) * time.Millisecond
+}
+
+// ListenerLimits are the connection limits of one listener: its own keys, or
+// the most there is when it has none (the broker-wide ones apply beside).
+func (b *Broker) ListenerLimits(listener string) (maxConnections, creationRate int32) {
+	return b.listenerLimit(listener, "max.connections"), b.listenerLimit(listener, "max.connection.creation.rate")
+}
+
+func (b *Broker) listenerLimit(listener, name string) int32 {
+	raw, ok := b.Raw[listenerPrefix(listener)+name]
+	if !ok {
+		return 1<<31 - 1
+	}
+	v, err := brokerTable[name].parse(raw)
+	if err != nil { // was checked when b was made
+		return 1<<31 - 1
+	}
+	return int32(v.n)
 }

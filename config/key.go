@@ -1,15 +1,13 @@
 package config
 
-import "io"
-
 // Values holds raw, trimmed values of the keys that were set.
 type Values map[string]string
 
 // Warning is something worth telling the operator about one key.
 type Warning struct{ Key, Text string }
 
-// ParseProperties reads Java's .properties syntax.
-func ParseProperties(r io.Reader) (Values, error) { panic("config: not built yet") }
+// String is the warning as one line.
+func (w Warning) String() string { return w.Key + ": " + w.Text }
 
 // Type is a value's type; the numbers are DescribeConfigs' wire enum.
 type Type int8
@@ -59,20 +57,8 @@ type Key struct {
 	Internal   bool // accepted, but not listed by DescribeConfigs
 	Acted      bool // kbroker does something about it
 	Importance Importance
-	Valid      string // the values allowed, for people
+	Valid      string // the values allowed, for people; empty: whatever the type allows
 	Doc        string
 	BrokerKey  string // topic keys: the broker key behind it, if any
 	Validate   func(string) error
 }
-
-// BrokerKeys lists the table of broker keys, sorted by name.
-func BrokerKeys() []Key { panic("config: not built yet") }
-
-// BrokerKey finds a broker key.
-func BrokerKey(name string) (Key, bool) { panic("config: not built yet") }
-
-// TopicKeys lists the table of topic keys, sorted by name.
-func TopicKeys() []Key { panic("config: not built yet") }
-
-// TopicKey finds a topic key.
-func TopicKey(name string) (Key, bool) { panic("config: not built yet") }
