@@ -140,6 +140,10 @@ func (s *State) Prepend(b *Batch) {
 		return
 	}
 	oldest := e.at(0)
+	if b.Last == oldest.last && b.LastSequence == oldest.lastSeq {
+		e.window[e.head].timestamp = b.MaxTimestamp // a snapshot has that of the marker after it
+		return
+	}
 	if b.Last >= oldest.first() || !follows(b.LastSequence, oldest.firstSeq()) {
 		return
 	}
@@ -148,6 +152,7 @@ func (s *State) Prepend(b *Batch) {
 
 // Short is the number of producers whose window could still gain from Prepend:
 // it is neither full nor does it reach back to sequence 0, and holds something.
+// A sequence that wrapped to 0 within the last five batches goes for a first one.
 func (s *State) Short() int {
 	n := 0
 	for _, e := range s.producers {
