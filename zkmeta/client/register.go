@@ -1,0 +1,200 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/kbroker/kbroker/cluster"
+	"github.com/kbroker/kbroker/internal/clock"
+	"github.com/kbroker/kbroker/zkmeta"
+)
+
+// Registration registers a broker in any zkmeta.Store.
+type Registration struct {
+	Store  zkmeta.Store
+	ID     cluster.BrokerID
+	Broker zkmeta.BrokerRegistration
+	// Tick is the server's tickTime: a session's end may be noticed two ticks
+	// late. Default 2 s.
+	Tick   time.Duration
+	Clock  clock.Clock // default the machine's
+	Logger zerolog.Logger
+}
+
+// Register creates the broker's znode and returns its epoch and the session
+// that holds it. It goes through lost connections and sessions until the
+// context ends.
+//
+// A znode of the same id that this session made (a reply was lost) is taken
+// over; one of an earlier session of the same store is replaced. Anybody else's
+// is waited for, a session time-out and two ticks long, as it is most likely
+// what a killed process of this broker left behind; then Register fails with
+// ErrNodeExists.
+func (r Registration) Register(ctx context.Context) (cluster.BrokerEpoch, zkmeta.Session, error) {
+	if r.Clock == nil {
+		r.Clock = clock.System{}
+	}
+	if r.Tick <= 0 {
+		r.Tick = 2 * time.Second
+	}
+	var patience patience
+	defer patience.end()
+	for {
+		s, err := r.Store.Wait(ctx)
+		if err != nil {
+			return 0, nil, err
+		}
+		epoch, err := r.attempt(ctx, s, &patience)
+		switch {
+		case err == nil:
+			return epoch, s, nil
+		case ctx.Err() != nil:
+			return 0, nil, err
+		case errors.Is(err, errAgain), errors.Is(err, zkmeta.ErrUnknownOutcome),
+			errors.Is(err, zkmeta.ErrNotConnected), errors.Is(err, zkmeta.ErrSessionExpired):
+			r.Logger.Debug().Err(err).Msg("registering the broker again")
+		default:
+			return 0, nil, fmt.Errorf("registering broker %d: %w", r.ID, err)
+		}
+	}
+}
+
+var errAgain = errors.New("changed meanwhile")
+
+func (r Registration) attempt(ctx context.Context, s zkmeta.Session, p *patience) (cluster.BrokerEpoch, error) {
+	results, err := s.Multi(ctx, zkmeta.Register(r.ID, r.Broker)...)
+	if err == nil {
+		return epochOf(s, results[1].Stat)
+	}
+	if errors.Is(err, zkmeta.ErrNoNode) {
+		return 0, orAgain(zkmeta.EnsurePaths(ctx, s, zkmeta.BrokerIDsPath))
+	}
+	if !errors.Is(err, zkmeta.ErrNodeExists) {
+		return 0, err
+	}
+	path := zkmeta.BrokerPath(r.ID)
+	data, st, err := s.Get(ctx, path, false)
+	switch {
+	case errors.Is(err, zkmeta.ErrNoNode):
+		return 0, errAgain
+	case err != nil:
+		return 0, err
+	case st.EphemeralOwner == s.ID() && bytes.Equal(data, r.Broker.Encode()):
+		return epochOf(s, st)
+	case st.EphemeralOwner == s.ID():
+		results, err := s.Multi(ctx, zkmeta.Set(path, r.Broker.Encode(), st.Version))
+		if err != nil {
+			return 0, againIfStale(err)
+		}
+		return epochOf(s, results[0].Stat)
+	case s.Owned(st.EphemeralOwner):
+		ops := append([]zkmeta.Op{zkmeta.Delete(path, st.Version)}, zkmeta.Register(r.ID, r.Broker)...)
+		results, err := s.Multi(ctx, ops...)
+		if err != nil {
+			return 0, againIfStale(err)
+		}
+		return epochOf(s, results[2].Stat)
+	}
+	return 0, r.waitForOther(ctx, s, st, p)
+}
+
+func epochOf(s zkmeta.Session, st zkmeta.Stat) (cluster.BrokerEpoch, error) {
+	if st.EphemeralOwner != s.ID() {
+		return 0, fmt.Errorf("the registration belongs to session %#x instead of %#x", st.EphemeralOwner, s.ID())
+	}
+	return cluster.BrokerEpoch(st.Czxid), nil
+}
+
+func orAgain(err error) error {
+	if err == nil {
+		return errAgain
+	}
+	return err
+}
+
+func againIfStale(err error) error {
+	if errors.Is(err, zkmeta.ErrBadVersion) || errors.Is(err, zkmeta.ErrNoNode) || errors.Is(err, zkmeta.ErrNodeExists) {
+		return errAgain
+	}
+	return err
+}
+
+// patience is how long somebody else's znode is still waited for, over all
+// attempts.
+type patience struct {
+	over chan struct{}
+	stop func() bool
+}
+
+func (p *patience) start(c clock.Clock, d time.Duration) {
+	if p.over == nil {
+		over := make(chan struct{})
+		p.over = over
+		p.stop = c.AfterFunc(d, func() { close(over) })
+	}
+}
+
+func (p *patience) end() {
+	if p.stop != nil {
+		p.stop()
+	}
+}
+
+// waitForOther waits until somebody else's registration is gone.
+func (r Registration) waitForOther(ctx context.Context, s zkmeta.Session, owner zkmeta.Stat, p *patience) error {
+	wait := s.Timeout() + 2*r.Tick
+	if p.over == nil {
+		r.Logger.Warn().Int32("broker", int32(r.ID)).Str("owner", fmt.Sprintf("%#x", owner.EphemeralOwner)).Dur("patience", wait).
+			Msg("this broker id is registered by another session; waiting for that to end")
+	}
+	p.start(r.Clock, wait)
+	events, stop := r.Store.Subscribe()
+	defer stop()
+	path := zkmeta.BrokerPath(r.ID)
+	for {
+		st, there, err := s.Exists(ctx, path, true)
+		if err != nil {
+			return err
+		}
+		if !there || st.EphemeralOwner == s.ID() {
+			return errAgain
+		}
+		if err := r.nextEvent(ctx, events, path, p); err != nil {
+			return r.taken(st, err)
+		}
+	}
+}
+
+var errPatience = errors.New("it outlived the session time-out")
+
+// nextEvent waits for an event of the session or of the path.
+func (r Registration) nextEvent(ctx context.Context, events <-chan zkmeta.Event, path string, p *patience) error {
+	for {
+		select {
+		case e, ok := <-events:
+			switch {
+			case !ok:
+				return zkmeta.ErrClosed
+			case e.Path == path, e.Type == zkmeta.SessionExpired, e.Type == zkmeta.Connected:
+				return nil
+			}
+		case <-p.over:
+			return errPatience
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (r Registration) taken(st zkmeta.Stat, err error) error {
+	if !errors.Is(err, errPatience) {
+		return err
+	}
+	return fmt.Errorf("%w: %s belongs to session %#x since %s, which is alive: another broker runs with the id %d",
+		zkmeta.ErrNodeExists, zkmeta.BrokerPath(r.ID), st.EphemeralOwner, time.UnixMilli(st.Ctime).UTC().Format(time.RFC3339), r.ID)
+}
