@@ -14,6 +14,7 @@ import (
 	"github.com/kbroker/kbroker/broker/api"
 	"github.com/kbroker/kbroker/broker/configs"
 	"github.com/kbroker/kbroker/broker/metadata"
+	"github.com/kbroker/kbroker/broker/producerids"
 	"github.com/kbroker/kbroker/broker/session"
 	"github.com/kbroker/kbroker/broker/topics"
 	"github.com/kbroker/kbroker/cluster"
@@ -131,11 +132,10 @@ func (b *Broker) identify(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	stored, err := logstore.ReadIdentity(b.o.FS, b.static.LogDirs)
+	storedID, proposed, err := logstore.Identity(b.o.FS, b.static.LogDirs)
 	if err != nil {
 		return err
 	}
-	proposed := stored.ClusterID
 	if proposed == "" || b.static.ZooKeeperConnect != "" {
 		proposed = cluster.NewTopicID().String()
 	}
@@ -145,8 +145,8 @@ func (b *Broker) identify(ctx context.Context) error {
 	}
 	b.id = b.static.ID
 	switch {
-	case b.id == cluster.NoBroker && stored.BrokerID != cluster.NoBroker:
-		b.id = stored.BrokerID
+	case b.id == cluster.NoBroker && storedID != cluster.NoBroker:
+		b.id = storedID
 	case b.id == cluster.NoBroker && !b.static.IDGeneration:
 		return errors.New("broker.id is not set and broker.id.generation.enable is false: set broker.id to a number of its own for each broker")
 	case b.id == cluster.NoBroker:
@@ -203,7 +203,8 @@ func (b *Broker) listen(context.Context) error {
 		Configs: b.configs, Replicas: b.host.Load(), Logs: b.logs, Metadata: b.cache,
 		Sessions: session.NewCache(int(c.MaxFetchSessions), uint64(b.o.Clock.Now().UnixNano())),
 		Waits:    b.waits, Topics: topics.New(topics.Options{Store: b.store, Config: b.configs.Broker, Nodes: b.nodes}),
-		Controller: b.controller, FeaturesEpoch: b.featuresEpoch.Load,
+		ProducerIDs: producerids.New(b.producerIDBlock),
+		Controller:  b.controller, FeaturesEpoch: b.featuresEpoch.Load,
 		Metrics: b.metrics, Clock: b.o.Clock, Logger: b.o.Logger,
 	})
 	s, err := server.Listen(serverOptions(c, handlers, b.o.Clock, b.o.Logger, b.metrics))
@@ -213,6 +214,15 @@ func (b *Broker) listen(context.Context) error {
 	b.server = s
 	b.advertise = advertised(c, s.Addr)
 	return nil
+}
+
+// producerIDBlock asks the controller for producer ids.
+func (b *Broker) producerIDBlock(ctx context.Context) (int64, int32, error) {
+	l := b.loop.Load()
+	if l == nil {
+		return 0, 0, loop.ErrNotController
+	}
+	return l.AllocateProducerIDs(ctx, b.id, cluster.BrokerEpoch(b.epoch.Load()))
 }
 
 // nodes are the live brokers as placements see them.

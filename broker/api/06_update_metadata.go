@@ -40,9 +40,11 @@ func updateMetadata(h *Handlers, c *Call) {
 	for _, t := range u.Topics {
 		if _, ok := h.Metadata.Topic(t.Name); !ok {
 			h.ForgetTopic(t.Name)
+			h.Configs.Forget(t.Name)
 		}
 	}
 	c.Reply(resp)
+	h.metadataWaits.Wake()
 }
 
 func brokersOf(req *kmsg.UpdateMetadataRequest) []metadata.Broker {

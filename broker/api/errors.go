@@ -3,7 +3,10 @@ package api
 import (
 	"errors"
 
+	"github.com/kbroker/kbroker/broker/topics"
 	"github.com/kbroker/kbroker/cluster"
+	"github.com/kbroker/kbroker/config"
+	"github.com/kbroker/kbroker/controller/loop"
 	"github.com/kbroker/kbroker/logstore"
 	"github.com/kbroker/kbroker/logstore/producers"
 	"github.com/kbroker/kbroker/partition"
@@ -42,6 +45,39 @@ var codes = []struct {
 	{logstore.ErrCorruptLog, protocol.ErrKafkaStorageError},
 	{logstore.ErrTooLarge, protocol.ErrRecordListTooLarge},
 	{logstore.ErrInconsistentTopicID, protocol.ErrInconsistentTopicID},
+
+	{producers.ErrOutOfOrderSequence, protocol.ErrOutOfOrderSequenceNumber},
+	{producers.ErrInvalidProducerEpoch, protocol.ErrInvalidProducerEpoch},
+	{producers.ErrInvalidTxnState, protocol.ErrInvalidTxnState},
+	{producers.ErrCoordinatorFenced, protocol.ErrTransactionCoordinatorFenced},
+
+	{record.ErrCorrupt, protocol.ErrCorruptMessage},
+	{record.ErrInvalidRecord, protocol.ErrInvalidRecord},
+	{record.ErrInvalidTimestamp, protocol.ErrInvalidTimestamp},
+	{record.ErrUnsupportedForMessageFormat, protocol.ErrUnsupportedForMessageFormat},
+	{record.ErrUnsupportedCompression, protocol.ErrUnsupportedCompressionType},
+	{record.ErrTooLarge, protocol.ErrMessageTooLarge},
+	{record.ErrListTooLarge, protocol.ErrRecordListTooLarge},
+	{record.ErrUnprocessable, protocol.ErrUnknownServerError},
+
+	{topics.ErrExists, protocol.ErrTopicAlreadyExists},
+	{topics.ErrUnknown, protocol.ErrUnknownTopicOrPartition},
+	{topics.ErrInvalidConfig, protocol.ErrInvalidConfig},
+	{config.ErrInvalid, protocol.ErrInvalidConfig},
+	{topics.ErrInvalidRequest, protocol.ErrInvalidRequest},
+	{topics.ErrReassigning, protocol.ErrReassignmentInProgress},
+	{topics.ErrBrokerNotAvailable, protocol.ErrBrokerNotAvailable},
+	{topics.ErrInvalidPartitions, protocol.ErrInvalidPartitions},
+	{topics.ErrInvalidReplicationFactor, protocol.ErrInvalidReplicationFactor},
+	{topics.ErrInvalidReplicaAssignment, protocol.ErrInvalidReplicaAssignment},
+
+	{loop.ErrNotController, protocol.ErrNotController},
+	{loop.ErrStaleBrokerEpoch, protocol.ErrStaleBrokerEpoch},
+	{loop.ErrUnknownBroker, protocol.ErrStaleBrokerEpoch},
+
+	{zkmeta.ErrNotConnected, protocol.ErrRequestTimedOut},
+	{zkmeta.ErrSessionExpired, protocol.ErrRequestTimedOut},
+	{zkmeta.ErrUnknownOutcome, protocol.ErrRequestTimedOut},
 }
 
 // CodeOf is the error code that an error becomes on the wire, 0 for nil.
@@ -56,7 +92,3 @@ func CodeOf(err error) int16 {
 	}
 	return protocol.CodeOf(err)
 }
-
-var _ = producers.ErrOutOfOrderSequence
-var _ = record.ErrCorrupt
-var _ = zkmeta.ErrNoNode

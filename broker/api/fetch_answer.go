@@ -57,7 +57,7 @@ func (f *fetchCall) response() *kmsg.FetchResponse {
 // fail answers with an error for the whole request: on top from v7 on, for each
 // partition named before.
 func (f *fetchCall) fail(code protocol.Code, sessionID int32) {
-	resp := protocol.ErrorResponse(f.req, f.c.Version(), int16(code))
+	resp := protocol.ErrorResponse(f.req, int16(code), "")
 	if r, ok := resp.(*kmsg.FetchResponse); ok {
 		r.SessionID = sessionID
 	}
@@ -195,4 +195,25 @@ func (f *fetchCall) addFetchLeader(resp *kmsg.FetchResponse, topic string, out *
 	b := kmsg.NewFetchResponseBroker()
 	b.NodeID, b.Host, b.Port, b.Rack = int32(leader), node.Host, node.Port, node.Rack
 	resp.Brokers = append(resp.Brokers, b)
+}
+
+// send sends the partitions that the session keeps, grouped by topic as they
+// follow each other.
+func (f *fetchCall) send(resp *kmsg.FetchResponse, answers []kmsg.FetchResponseTopicPartition, payloads []protocol.Payload, keep []bool) {
+	sent := payloads[:0]
+	for i := range answers {
+		if !keep[i] {
+			continue // without records, or it would be kept
+		}
+		w := f.session.Wanted()[i]
+		if n := len(resp.Topics); n == 0 || resp.Topics[n-1].Topic != w.Topic || resp.Topics[n-1].TopicID != w.ID {
+			t := kmsg.NewFetchResponseTopic()
+			t.Topic, t.TopicID = w.Topic, w.ID
+			resp.Topics = append(resp.Topics, t)
+		}
+		t := &resp.Topics[len(resp.Topics)-1]
+		t.Partitions = append(t.Partitions, answers[i])
+		sent = append(sent, payloads[i])
+	}
+	f.c.RespondParts(protocol.EncodeFetch(nil, f.c.Header, resp, sent))
 }

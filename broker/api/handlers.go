@@ -2,11 +2,13 @@ package api
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/kbroker/kbroker/broker/configs"
 	"github.com/kbroker/kbroker/broker/metadata"
+	"github.com/kbroker/kbroker/broker/producerids"
 	"github.com/kbroker/kbroker/broker/session"
 	"github.com/kbroker/kbroker/broker/topics"
 	"github.com/kbroker/kbroker/cluster"
@@ -34,6 +36,7 @@ type Options struct {
 	Sessions    *session.Cache
 	Waits       *delay.Timer
 	Topics      *topics.Topics
+	ProducerIDs *producerids.IDs
 	// Controller is this broker's controller, nil before it was started.
 	Controller func() Controller
 	// FeaturesEpoch is the version of the finalized features, -1 for none.
@@ -62,6 +65,8 @@ type Handlers struct {
 	requests     [maxAPIKey + 1]apiMetrics
 	topicMetrics sync.Map // topic name -> *topicMetrics
 	all          *topicMetrics
+
+	metadataWaits delay.Waiters // admin requests that wait for the controller's work to show
 }
 
 const maxAPIKey = 127
@@ -139,8 +144,10 @@ func (c *Call) account(throttled time.Duration) time.Duration {
 
 // Fail answers the request with one error code for everything that it names.
 func (c *Call) Fail(err error) {
-	c.Reply(protocol.ErrorResponse(c.Msg, c.Version(), CodeOf(err)))
+	c.Reply(protocol.ErrorResponse(c.Msg, CodeOf(err), ""))
 }
+
+func itoa(n int32) string { return strconv.Itoa(int(n)) }
 
 func throttleMillis(d time.Duration) int32 {
 	return int32(min(int64(d/time.Millisecond), 1<<31-1))

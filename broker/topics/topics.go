@@ -91,7 +91,7 @@ func (t *Topics) Create(ctx context.Context, spec Spec, validateOnly bool) (Made
 		return Made{}, err
 	}
 	if err := config.ValidateTopicConfig(t.o.Config(), spec.Configs); err != nil {
-		return Made{}, fmt.Errorf("%w: %w", ErrInvalidConfig, err)
+		return Made{}, err
 	}
 	made := Made{Partitions: int32(len(assignment)), Configs: spec.Configs, ReplicationFactor: int16(len(assignment[0]))}
 	if validateOnly {
