@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"errors"
 	"io"
 	"io/fs"
 	"math"
@@ -29,8 +30,9 @@ type Mem struct {
 
 // node is a file or a directory.
 type node struct {
-	dir   bool
-	mtime time.Time
+	dir     bool
+	removed bool // no longer counted in Mem.used
+	mtime   time.Time
 
 	// A directory: names is what is there now, synced what SyncDir made
 	// durable, and log the changes since then, in order.
@@ -174,7 +176,7 @@ func (m *Mem) OpenFile(name string, flag int) (File, error) {
 		return nil, pathError("open", name, fs.ErrExist)
 	}
 	if flag&os.O_TRUNC != 0 && n.size > 0 {
-		m.used += n.truncate(0)
+		m.countLocked(n, n.truncate(0))
 		n.mtime = m.now()
 	}
 	m.open++
@@ -189,23 +191,27 @@ func (m *Mem) Rename(oldName, newName string) error {
 	if err != nil {
 		return pathError("rename", oldName, err)
 	}
-	n, ok := from.names[fromBase]
-	if !ok {
-		return pathError("rename", oldName, fs.ErrNotExist)
-	}
 	to, toBase, err := m.parentLocked(newName)
 	if err != nil {
 		return pathError("rename", newName, err)
 	}
-	if old, ok := to.names[toBase]; ok && old != n {
+	n, ok := from.names[fromBase]
+	if !ok {
+		return pathError("rename", oldName, fs.ErrNotExist)
+	}
+	if n.dir && strings.HasPrefix(clean(newName), clean(oldName)+"/") {
+		return pathError("rename", newName, syscall.EINVAL) // into itself
+	}
+	if old, ok := to.names[toBase]; ok {
 		switch {
-		case old.dir && !n.dir:
-			return pathError("rename", newName, syscall.EISDIR)
-		case !old.dir && n.dir:
+		case old == n && !n.dir:
+			return nil
+		case old.dir:
+			return pathError("rename", newName, syscall.EEXIST) // as package os
+		case n.dir:
 			return pathError("rename", newName, syscall.ENOTDIR)
-		case old.dir && len(old.names) > 0:
-			return pathError("rename", newName, syscall.ENOTEMPTY)
 		}
+		m.freeLocked(old)
 	}
 	delete(from.names, fromBase)
 	to.names[toBase] = n
@@ -233,8 +239,25 @@ func (m *Mem) Remove(name string) error {
 	if n.dir && len(n.names) > 0 {
 		return pathError("remove", name, syscall.ENOTEMPTY)
 	}
+	m.freeLocked(n)
 	dir.unlink(base)
 	return nil
+}
+
+// freeLocked takes a removed file out of the count of what is used.
+func (m *Mem) freeLocked(n *node) {
+	n.removed = true
+	for _, c := range n.chunks {
+		if c != nil {
+			m.used -= chunkSize
+		}
+	}
+}
+
+func (m *Mem) countLocked(n *node, used int64) {
+	if !n.removed {
+		m.used += used
+	}
 }
 
 // RemoveAll removes a tree, children first.
@@ -242,27 +265,25 @@ func (m *Mem) RemoveAll(name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	dir, base, err := m.parentLocked(name)
-	if err != nil {
-		if clean(name) == "/" {
-			return pathError("removeall", name, err)
-		}
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	if err != nil {
+		return pathError("removeall", name, err)
+	}
 	if n, ok := dir.names[base]; ok {
-		n.removeChildren()
+		m.removeTreeLocked(n)
 		dir.unlink(base)
 	}
 	return nil
 }
 
-func (n *node) removeChildren() {
-	if !n.dir {
-		return
-	}
+func (m *Mem) removeTreeLocked(n *node) {
 	for _, name := range sortedNames(n.names) {
-		n.names[name].removeChildren()
+		m.removeTreeLocked(n.names[name])
 		n.unlink(name)
 	}
+	m.freeLocked(n)
 }
 
 func sortedNames(m map[string]*node) []string {
@@ -333,12 +354,39 @@ func (m *Mem) SyncDir(name string) error {
 	if err != nil {
 		return pathError("syncdir", name, err)
 	}
-	n.synced = make(map[string]*node, len(n.names))
-	for k, v := range n.names {
-		n.synced[k] = v
-	}
-	n.log = nil
+	n.commit(len(n.log))
 	return nil
+}
+
+// commit makes the first upTo changes of a directory durable.
+func (n *node) commit(upTo int) {
+	done := n.log[:upTo]
+	n.log = n.log[upTo:]
+	for _, op := range done {
+		switch op.kind {
+		case opLinked, opMovedIn:
+			n.synced[op.name] = op.node
+		case opUnlinked:
+			delete(n.synced, op.name)
+		case opRenamed:
+			delete(n.synced, op.name)
+			n.synced[op.newName] = op.node
+		case opMovedOut:
+			delete(n.synced, op.name)
+			// The move is one change: what is gone here has arrived there.
+			if i := op.other.arrival(n, op); i >= 0 {
+				op.other.commit(i + 1)
+			}
+		}
+	}
+}
+
+// arrival finds the other end of a move out of from that is not durable yet; -1
+// when it is.
+func (n *node) arrival(from *node, out nameOp) int {
+	return slices.IndexFunc(n.log, func(op nameOp) bool {
+		return op.kind == opMovedIn && op.node == out.node && op.other == from && op.name == out.newName
+	})
 }
 
 // SetModTime sets a modification time.

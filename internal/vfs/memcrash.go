@@ -117,10 +117,7 @@ func (s *survivors) replay() {
 // arrived reports whether the other end of a move across directories survived:
 // the move is one change, and the arrival decides.
 func (s *survivors) arrived(from *node, op nameOp) bool {
-	i := slices.IndexFunc(op.other.log, func(o nameOp) bool {
-		return o.kind == opMovedIn && o.node == op.node && o.other == from && o.name == op.newName
-	})
-	return i < 0 || i < s.kept[op.other] // no longer in the log: it was synced
+	return op.other.arrival(from, op) < s.kept[op.other] // -1: it was synced
 }
 
 func (s *survivors) apply(d *node, op nameOp) {

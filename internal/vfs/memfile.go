@@ -185,7 +185,7 @@ func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
 		room = f.m.capacity - f.m.used
 	}
 	n, used := f.n.write(p, off, room)
-	f.m.used += used
+	f.m.countLocked(f.n, used)
 	f.n.mtime = f.m.now()
 	if n < len(p) {
 		return n, pathError("write", f.name, syscall.ENOSPC)
@@ -201,7 +201,7 @@ func (f *memFile) Truncate(size int64) error {
 		return err
 	}
 	defer f.m.mu.Unlock()
-	f.m.used += f.n.truncate(size)
+	f.m.countLocked(f.n, f.n.truncate(size))
 	f.n.mtime = f.m.now()
 	return nil
 }
