@@ -170,6 +170,13 @@ func (f *hookFS) Lock(name string) (io.Closer, error) {
 	return f.fs.Lock(name)
 }
 
+func (f *hookFS) Locked(name string) (bool, error) {
+	if err := f.h(Op{Kind: OpLock, Path: name}); err != nil {
+		return false, err
+	}
+	return f.fs.Locked(name)
+}
+
 func (f *hookFS) Usage(name string) (Usage, error) {
 	if err := f.h(Op{Kind: OpUsage, Path: name}); err != nil {
 		return Usage{}, err

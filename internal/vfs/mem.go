@@ -433,6 +433,13 @@ func (m *Mem) Lock(name string) (io.Closer, error) {
 	return &memLock{m: m, name: c}, nil
 }
 
+// Locked tells whether the lock of a file is held.
+func (m *Mem) Locked(name string) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.locked[clean(name)], nil
+}
+
 // Usage tells the capacity, or a large number when there is none.
 func (m *Mem) Usage(name string) (Usage, error) {
 	m.mu.Lock()

@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -100,6 +101,22 @@ func (osFS) Lock(name string) (io.Closer, error) {
 		return nil, &fs.PathError{Op: "lock", Path: name, Err: err}
 	}
 	return f, nil
+}
+
+func (osFS) Locked(name string) (bool, error) {
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	held, err := isLocked(f)
+	if err != nil {
+		err = &fs.PathError{Op: "lock", Path: name, Err: err}
+	}
+	return held, err
 }
 
 func (osFS) Usage(name string) (Usage, error) { return usageOf(name) }

@@ -18,3 +18,11 @@ func lockFile(f *os.File) error {
 	}
 	return err
 }
+
+func isLocked(f *os.File) (bool, error) {
+	l := unix.Flock_t{Type: unix.F_WRLCK, Whence: 0, Start: 0, Len: 0}
+	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &l); err != nil {
+		return false, err
+	}
+	return l.Type != unix.F_UNLCK, nil
+}

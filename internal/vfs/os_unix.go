@@ -22,3 +22,12 @@ func lockFile(f *os.File) error {
 	}
 	return err
 }
+
+// isLocked has to try: the lock goes with the file when the caller closes it.
+func isLocked(f *os.File) (bool, error) {
+	err := lockFile(f)
+	if errors.Is(err, ErrLocked) {
+		return true, nil
+	}
+	return false, err
+}

@@ -44,6 +44,9 @@ type FS interface {
 	// It fails with ErrLocked at once when the lock is held, be it by another
 	// process (Apache Kafka's included) or by this one.
 	Lock(name string) (io.Closer, error)
+	// Locked tells whether somebody holds the lock of a file, without taking
+	// it or creating the file.
+	Locked(name string) (bool, error)
 	// Usage tells the size of the file system that holds name.
 	Usage(name string) (Usage, error)
 }

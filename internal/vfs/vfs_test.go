@@ -170,11 +170,23 @@ func TestNames(t *testing.T) {
 func TestLock(t *testing.T) {
 	both(t, func(t *testing.T, f FS, root string) {
 		name := filepath.Join(root, ".lock")
+		held := func(want bool) {
+			t.Helper()
+			if got, err := f.Locked(name); got != want || err != nil {
+				t.Fatal(got, err)
+			}
+		}
+		held(false)
+		if ok, _ := Exists(f, name); ok {
+			t.Fatal("asking creates the file")
+		}
 		l, err := f.Lock(name)
 		must(t, err)
+		held(true)
 		_, err = f.Lock(name)
 		wantIs(t, err, ErrLocked)
 		must(t, l.Close())
+		held(false)
 		l, err = f.Lock(name)
 		must(t, err)
 		must(t, l.Close())
