@@ -2,17 +2,21 @@ package logstore
 
 import (
 	"github.com/kbroker/kbroker/cluster"
+	"github.com/kbroker/kbroker/logstore/producers"
 )
 
-// Origin says who appends to a leader's log.
-type Origin uint8
+// Origin says who appends to a leader's log: a client (duplicates are found,
+// sequences and verification checked) or a coordinator (epochs are checked).
+type Origin = producers.Origin
 
-// The origins, as Kafka's AppendOrigin.
+// The origins of an append to a leader's log.
 const (
-	Client      Origin = iota // duplicates are found, sequences and verification checked
-	Coordinator               // a coordinator's own records and markers: epochs are checked, sequences are not
-	Replication               // nothing is refused
+	Client      = producers.Client
+	Coordinator = producers.Coordinator
 )
+
+// Guard ties a transaction coordinator's answer to the question (KIP-890).
+type Guard = producers.Guard
 
 // AppendOptions go with one append to a leader's log.
 type AppendOptions struct {

@@ -33,9 +33,9 @@ const (
 	metadataTopic  = "__cluster_metadata"
 )
 
-// segmentExts are the files of one segment; the log comes last so that a crash
-// in the middle of a creation or deletion leaves indexes without a log, which
-// loading removes, rather than a log without indexes.
+// segmentExts are the files of one segment in the order of their creation: the
+// log comes last, so that a crash in between leaves indexes without a log,
+// which loading removes. Deletion goes the other way.
 var segmentExts = [...]string{extIndex, extTimeIndex, extTxnIndex, extLog}
 
 // fileName is the name of a segment's file: 20 digits and the extension.

@@ -1,0 +1,258 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/kbroker/kbroker/cluster"
+)
+
+// loadDirs loads all logs. Directories are worked on side by side, each by a
+// bounded number of goroutines: recoveries share the disk's speed and hold a
+// window of the file in memory each.
+func (s *Store) loadDirs() error {
+	var wg sync.WaitGroup
+	errs := make([]error, len(s.dirs))
+	for i, d := range s.dirs {
+		if d.check() != nil {
+			continue
+		}
+		wg.Go(func() { errs[i] = s.loadDir(d) })
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dirState is what the root of a log directory says about its logs.
+type dirState struct {
+	recoveryPoints, logStarts offsetMap
+}
+
+// loadDir loads one directory's logs. Only what forbids a start is returned: a
+// failing disk takes the directory offline.
+func (s *Store) loadDir(d *logDir) error {
+	state, names, err := s.readRoot(d)
+	if err != nil {
+		_ = d.fail("loading", err)
+		return nil
+	}
+	workers := s.opts.RecoveryThreads
+	if d.clean {
+		workers = max(workers, runtime.GOMAXPROCS(0))
+	}
+	var (
+		wg    sync.WaitGroup
+		next  atomic.Int64
+		mu    sync.Mutex
+		fatal error
+	)
+	for range min(workers, len(names)) {
+		wg.Go(func() {
+			for {
+				i := next.Add(1) - 1
+				if i >= int64(len(names)) || d.check() != nil {
+					return
+				}
+				if err := s.loadEntry(d, names[i], state); err != nil {
+					mu.Lock()
+					fatal = err
+					mu.Unlock()
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return fatal
+}
+
+// readRoot reads the checkpoints and takes the marker of a clean stop away: if
+// this start crashes, the next one recovers.
+func (s *Store) readRoot(d *logDir) (st dirState, names []string, err error) {
+	if d.clean, _, err = readCleanShutdown(s.fs, d.path); err != nil {
+		return st, nil, err
+	}
+	if err := removeCleanShutdown(s.fs, d.path); err != nil {
+		return st, nil, err
+	}
+	st.recoveryPoints = s.readCheckpoint(d, recoveryPointCheckpoint)
+	st.logStarts = s.readCheckpoint(d, logStartCheckpoint)
+	d.hws = s.readCheckpoint(d, highWatermarkCheckpoint)
+	entries, err := s.fs.ReadDir(d.path)
+	if err != nil {
+		return st, nil, err
+	}
+	for _, e := range entries {
+		if e.Dir && e.Name != remoteIndexDir {
+			names = append(names, e.Name)
+		}
+	}
+	return st, names, nil
+}
+
+// readCheckpoint reads a checkpoint. One that cannot be read counts as empty:
+// recovery then begins at the first segment, logs start where theirs does, and
+// high watermarks at the logs' starts, all of which is safe.
+func (s *Store) readCheckpoint(d *logDir, name string) offsetMap {
+	m, err := readOffsetCheckpoint(s.fs, d.path, name)
+	if err != nil {
+		s.log.Warn().Err(err).Str("dir", d.path).Msg("checkpoint cannot be read and is taken as empty")
+		return offsetMap{}
+	}
+	return m
+}
+
+// loadEntry loads one directory entry.
+func (s *Store) loadEntry(d *logDir, name string, st dirState) error {
+	tp, kind, err := parseDirName(name)
+	if err != nil {
+		s.log.Warn().Err(err).Str("dir", d.path).Msg("not a partition; it is left alone")
+		return nil
+	}
+	if tp.Topic == metadataTopic {
+		return nil
+	}
+	switch kind {
+	case dirDeleted:
+		s.removeDirLater(d, name)
+		return nil
+	case dirStrayed:
+		s.mu.Lock()
+		s.strays = append(s.strays, filepath.Join(d.path, name))
+		s.mu.Unlock()
+		return nil
+	}
+	l, err := s.loadLog(d, name, tp, st.recoveryPoints[tp], st.logStarts[tp])
+	if err != nil {
+		_ = d.fail(fmt.Sprintf("loading %s", name), err)
+		return nil
+	}
+	return s.register(l, kind)
+}
+
+// register adds a loaded log.
+func (s *Store) register(l *Log, kind dirKind) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	logs := s.logs
+	if kind == dirMoving {
+		logs = s.future
+	}
+	if old := logs[l.tp]; old != nil {
+		return fmt.Errorf("%s lies both in %s and in %s: remove the copy in the directory that failed", l.tp, old.path(), l.path())
+	}
+	logs[l.tp] = l
+	s.stats.Logs++
+	return nil
+}
+
+// loadLog loads one partition's directory.
+func (s *Store) loadLog(d *logDir, name string, tp cluster.TopicPartition, point, start cluster.Offset) (*Log, error) {
+	l := s.newLog(d, tp, name)
+	files, err := l.tidy()
+	if err != nil {
+		return nil, err
+	}
+	if err := l.openSegments(files, int64(start)); err != nil {
+		return nil, err
+	}
+	l.logStart.Store(max(int64(start), l.segs[0].base))
+	if err := l.loadEpochs(); err != nil {
+		return nil, err
+	}
+	intact := d.clean
+	if intact {
+		if intact, err = l.findEnd(); err != nil {
+			return nil, err
+		}
+	}
+	var recovered bool
+	if !intact {
+		if err := l.recoverFrom(int64(point)); err != nil {
+			return nil, err
+		}
+		recovered = true
+	}
+	if err := l.finishLoad(int64(point), recovered); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// newLog is a log without segments.
+func (s *Store) newLog(d *logDir, tp cluster.TopicPartition, name string) *Log {
+	l := &Log{store: s, dir: d, tp: tp}
+	if name != tp.String() {
+		l.name.Store(&name)
+	}
+	l.cfg.Store(s.configs.of(tp.Topic, s.opts.TopicConfig))
+	l.lastFlush = s.nowMs()
+	return l
+}
+
+// finishLoad completes a log whose segments and end are known.
+func (l *Log) finishLoad(point int64, recovered bool) error {
+	if start := l.logStart.Load(); l.leo.Load() < start {
+		// Segment files were lost. What is left lies below the log's start.
+		l.store.log.Warn().Stringer("partition", l.tp).Int64("end", l.leo.Load()).Int64("start", start).Msg("log ends below its start; it is emptied")
+		if _, err := l.startOver(start); err != nil {
+			return err
+		}
+		recovered = false
+	}
+	leo, start := l.leo.Load(), l.logStart.Load()
+	if err := l.settleEpochs(start, leo); err != nil {
+		return err
+	}
+	l.hw = start
+	l.recoveryPoint = leo
+	if !l.dir.clean {
+		l.recoveryPoint = max(min(point, leo), start)
+	}
+	if recovered {
+		if err := l.takeSnapshot(leo); err != nil {
+			return err
+		}
+	} else if err := l.loadProducers(start, leo); err != nil {
+		return err
+	}
+	l.dropFiles()
+	return l.loadTopicID()
+}
+
+func (l *Log) loadTopicID() error {
+	id, err := readPartitionMetadata(l.store.fs, l.path())
+	if err != nil {
+		if !isCorruptMetadata(err) {
+			return err
+		}
+		// A power loss may leave it empty. The controller says the id again.
+		l.store.log.Warn().Err(err).Msg("topic id cannot be read")
+	}
+	l.topicID = id
+	return nil
+}
+
+// removeDirLater removes a directory that was renamed for deletion.
+func (s *Store) removeDirLater(d *logDir, name string) {
+	delay := s.opts.TopicConfig("").FileDeleteDelay
+	s.sched.after(delay, func() {
+		if d.check() != nil {
+			return
+		}
+		if err := s.fs.RemoveAll(filepath.Join(d.path, name)); err != nil {
+			_ = d.fail("removing "+name, err)
+		}
+	})
+}
+
+func isCorruptMetadata(err error) bool { return errors.Is(err, ErrCorruptPartitionMetadata) }
