@@ -52,7 +52,7 @@ func worksOn(p *partition, b *broker) bool {
 // next compares a partition's state with the live brokers.
 func (im *Image) next(p *partition) verdict {
 	switch s := &p.state; {
-	case p.topic.deleting:
+	case p.topic.deleting || p.unreadable:
 		return verdict{}
 	case !p.known:
 		return im.create(p)

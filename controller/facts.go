@@ -246,9 +246,21 @@ func (im *Image) StateRead(tp cluster.TopicPartition, s cluster.LeaderAndISR) {
 	im.setState(p, s)
 }
 
+// StateUnreadable says that a partition's state znode is there but cannot be
+// understood. Until StateRead says better nothing is decided about the
+// partition, and above all no first state is made for it.
+func (im *Image) StateUnreadable(tp cluster.TopicPartition) {
+	p := im.partition(tp)
+	if p == nil || p.known {
+		return // what it said before is better than nothing
+	}
+	p.unreadable = true
+	im.changed(p)
+}
+
 func (im *Image) setState(p *partition, s cluster.LeaderAndISR) {
 	led := !p.known || p.state.LeaderEpoch != s.LeaderEpoch
-	p.known, p.state = true, s
+	p.known, p.unreadable, p.state = true, false, s
 	im.changed(p)
 	if led {
 		im.addDue(p)

@@ -89,6 +89,7 @@ type partition struct {
 	assignment cluster.Assignment
 	replicas   []replica // one for each of assignment.Replicas, in their order
 	known      bool      // the state znode exists
+	unreadable bool      // it exists, and nobody knows what it says
 	state      cluster.LeaderAndISR
 	wish       Election // an election that was asked for
 	counted    counted

@@ -183,3 +183,14 @@ func (im *Image) done(b *broker, p *partition) {
 	}
 	delete(b.due, p)
 }
+
+// Postpone puts back writes of a plan that were not tried.
+func (im *Image) Postpone(writes []Write) {
+	for _, w := range writes {
+		if w.Partition == TopicOnly {
+			im.dirtyTopics[w.Topic] = struct{}{}
+		} else if p := im.partition(w.TopicPartition()); p != nil {
+			im.dirtyParts[p] = struct{}{}
+		}
+	}
+}

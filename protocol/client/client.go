@@ -11,15 +11,16 @@ import (
 	"time"
 
 	"github.com/kbroker/kbroker/internal/clock"
+	"github.com/kbroker/kbroker/protocol"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Errors that end a connection. Every error of Do does: what was in flight has
-// an unknown outcome, and what came after it was not answered.
+// Errors that end a connection. Every error of Do does, protocol.ErrMalformed
+// among them: what was in flight has an unknown outcome, and what came after it
+// was not answered.
 var (
-	ErrClosed    = errors.New("connection closed")
-	ErrTimeout   = errors.New("request timed out")
-	ErrMalformed = errors.New("malformed response")
+	ErrClosed  = errors.New("connection closed")
+	ErrTimeout = errors.New("request timed out")
 )
 
 // DefaultRequestTimeout and DefaultMaxResponseBytes stand for zero options.
@@ -161,7 +162,7 @@ func (c *Conn) send(req kmsg.Request) (id int32, turn <-chan struct{}, done chan
 	if c.next < 0 {
 		c.next = 0
 	}
-	c.buf = appendRequest(c.buf[:0], c.opts.ClientID, id, req)
+	c.buf = protocol.AppendRequest(c.buf[:0], c.opts.ClientID, id, req)
 	if _, err := c.nc.Write(c.buf); err != nil {
 		return 0, nil, nil, err
 	}
@@ -178,15 +179,19 @@ func (c *Conn) receive(id int32, req kmsg.Request) (kmsg.Response, error) {
 	if _, err := io.ReadFull(c.nc, size[:]); err != nil {
 		return nil, fmt.Errorf("read response: %w", err)
 	}
-	n := int32(uint32(size[0])<<24 | uint32(size[1])<<16 | uint32(size[2])<<8 | uint32(size[3]))
-	if n < 4 || n > c.opts.MaxResponseBytes {
-		return nil, fmt.Errorf("%w: size %d", ErrMalformed, n)
-	}
-	frame, err := readN(c.nc, int(n))
+	n, err := protocol.FrameSize(size[:], c.opts.MaxResponseBytes)
 	if err != nil {
 		return nil, fmt.Errorf("read response: %w", err)
 	}
-	return parseResponse(frame, id, req)
+	frame, err := readN(c.nc, n)
+	if err != nil {
+		return nil, fmt.Errorf("read response: %w", err)
+	}
+	got, resp, err := protocol.DecodeResponse(req, frame)
+	if err == nil && got != id {
+		err = fmt.Errorf("%w response: correlation id %d, want %d", protocol.ErrMalformed, got, id)
+	}
+	return resp, err
 }
 
 // readN reads n bytes. Memory grows with what has arrived, not with what was

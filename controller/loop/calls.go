@@ -1,0 +1,244 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kbroker/kbroker/cluster"
+	"github.com/kbroker/kbroker/controller"
+	"github.com/kbroker/kbroker/zkmeta"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// do runs f in the decision goroutine, after what is already waiting there. f
+// gets no term when this broker is not the controller.
+func (l *Loop) do(ctx context.Context, f func(t *term) error) error {
+	done := make(chan error, 1)
+	put := l.inbox.put(call(func() {
+		switch {
+		case ctx.Err() != nil:
+			done <- ctx.Err()
+		case l.term == nil || l.term.todo.load:
+			done <- ErrNotController
+		default:
+			done <- f(l.term)
+		}
+	}))
+	if !put {
+		return ErrClosed
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-l.ctx.Done():
+		return ErrClosed
+	}
+}
+
+// carryOut makes the plans that are due by what a call changed. What cannot be
+// written now stays due; the loop goes on with it.
+func (l *Loop) carryOut(t *term) error {
+	err := t.decide()
+	if err != nil {
+		l.failed("controller", err)
+	}
+	if over(err) {
+		return ErrNotController
+	}
+	return err
+}
+
+// AllocateProducerIDs hands the next block of producer ids to a broker.
+func (l *Loop) AllocateProducerIDs(ctx context.Context, broker cluster.BrokerID, epoch cluster.BrokerEpoch) (start int64, n int32, err error) {
+	err = l.do(ctx, func(t *term) error {
+		if err := t.checkSender(broker, epoch); err != nil {
+			return err
+		}
+		block, err := zkmeta.NextProducerIDs(t.ctx, t.session, broker, t.guard()...)
+		if err = moved(err); err != nil {
+			l.failed("allocating producer ids", err)
+			if over(err) {
+				return ErrNotController
+			}
+			return err
+		}
+		start, n = int64(block.First), int32(block.Last-block.First+1)
+		return nil
+	})
+	return start, n, err
+}
+
+func (t *term) checkSender(id cluster.BrokerID, epoch cluster.BrokerEpoch) error {
+	if t.im.CheckSender(id, epoch) == 0 {
+		return nil
+	}
+	if _, live := t.im.Broker(id); !live {
+		return fmt.Errorf("%w: %d", ErrUnknownBroker, id)
+	}
+	return fmt.Errorf("%w: broker %d, epoch %d", ErrStaleBrokerEpoch, id, epoch)
+}
+
+// ControlledShutdown takes from a broker what it leads and follows, as far as
+// others can take over, and returns what it still leads.
+func (l *Loop) ControlledShutdown(ctx context.Context, broker cluster.BrokerID, epoch cluster.BrokerEpoch) (left []cluster.TopicPartition, err error) {
+	err = l.do(ctx, func(t *term) error {
+		b, live := t.im.Broker(broker)
+		switch {
+		case !live:
+			return fmt.Errorf("%w: %d", ErrUnknownBroker, broker)
+		case epoch != cluster.NoBrokerEpoch && epoch < b.Epoch:
+			return fmt.Errorf("%w: broker %d, epoch %d", ErrStaleBrokerEpoch, broker, epoch)
+		}
+		l.opts.Logger.Info().Int32("broker", int32(broker)).Msg("broker asks for its controlled shutdown")
+		t.im.BrokerLeaving(broker)
+		if err := l.carryOut(t); err != nil {
+			return err
+		}
+		left = t.im.LedBy(broker)
+		return nil
+	})
+	return left, err
+}
+
+// ElectLeaders holds elections and answers with Kafka's error code for each
+// partition.
+func (l *Loop) ElectLeaders(ctx context.Context, kind controller.Election, partitions []cluster.TopicPartition) (codes map[cluster.TopicPartition]int16, err error) {
+	err = l.do(ctx, func(t *term) error {
+		before := map[cluster.TopicPartition]cluster.LeaderEpoch{}
+		for _, tp := range partitions {
+			if s, ok := t.im.State(tp); ok {
+				before[tp] = s.LeaderEpoch
+			}
+		}
+		codes = t.im.Elect(kind, partitions)
+		if err := l.carryOut(t); err != nil {
+			return err
+		}
+		for tp, code := range codes {
+			if s, _ := t.im.State(tp); code == 0 && s.LeaderEpoch == before[tp] {
+				codes[tp] = notElected(kind)
+			}
+		}
+		return nil
+	})
+	return codes, err
+}
+
+func notElected(kind controller.Election) int16 {
+	if kind == controller.PreferredElection {
+		return 80 // PREFERRED_LEADER_NOT_AVAILABLE
+	}
+	return 83 // ELIGIBLE_LEADERS_NOT_AVAILABLE
+}
+
+// Codes of AlterPartition's answers that the pure controller does not give.
+const (
+	codeNotController         = 41
+	codeInvalidUpdateVersion  = 95
+	codeUnknownTopicID        = 100
+	codeIneligibleReplica     = 107
+	codeOperationNotAttempted = 55
+)
+
+// AlterPartition answers leaders that want another ISR.
+func (l *Loop) AlterPartition(ctx context.Context, req *kmsg.AlterPartitionRequest) (*kmsg.AlterPartitionResponse, error) {
+	resp := req.ResponseKind().(*kmsg.AlterPartitionResponse)
+	err := l.do(ctx, func(t *term) error {
+		if code := t.im.CheckSender(cluster.BrokerID(req.BrokerID), cluster.BrokerEpoch(req.BrokerEpoch)); code != 0 {
+			resp.ErrorCode = code
+			return nil
+		}
+		return l.alter(t, req, resp)
+	})
+	if errors.Is(err, ErrNotController) {
+		resp.Topics, resp.ErrorCode = nil, codeNotController
+		return resp, nil
+	}
+	return resp, err
+}
+
+// granted is an answer that waits for its write.
+type granted struct{ topic, partition int }
+
+func (l *Loop) alter(t *term, req *kmsg.AlterPartitionRequest, resp *kmsg.AlterPartitionResponse) error {
+	plan := controller.Plan{Epoch: t.im.Epoch()}
+	var waiting []granted
+	for _, rt := range req.Topics {
+		name, known := rt.Topic, true
+		if req.Version >= 2 {
+			name, known = t.im.TopicByID(rt.TopicID)
+		}
+		answer := kmsg.AlterPartitionResponseTopic{Topic: rt.Topic, TopidID: rt.TopicID}
+		for _, rp := range rt.Partitions {
+			a := kmsg.NewAlterPartitionResponseTopicPartition()
+			a.Partition = rp.Partition
+			if !known {
+				a.ErrorCode = codeUnknownTopicID
+				answer.Partitions = append(answer.Partitions, a)
+				continue
+			}
+			wish := alterOf(req, name, rp)
+			w, write, code := t.im.Alter(wish)
+			switch {
+			case write:
+				waiting = append(waiting, granted{len(resp.Topics), len(answer.Partitions)})
+				plan.Writes = append(plan.Writes, w)
+			case code == 0:
+				t.putState(&a, wish.Partition)
+			case code == codeIneligibleReplica && req.Version < 2:
+				a.ErrorCode = codeOperationNotAttempted
+			default:
+				a.ErrorCode = code
+			}
+			answer.Partitions = append(answer.Partitions, a)
+		}
+		resp.Topics = append(resp.Topics, answer)
+	}
+	if len(plan.Writes) == 0 {
+		return nil
+	}
+	results, err := t.write(plan.Writes)
+	t.im.Settle(plan, results)
+	for i, g := range waiting {
+		a := &resp.Topics[g.topic].Partitions[g.partition]
+		if results[i].Accepted {
+			t.putState(a, plan.Writes[i].TopicPartition())
+		} else {
+			a.ErrorCode = codeInvalidUpdateVersion
+		}
+	}
+	if err != nil {
+		l.failed("altering partitions", err)
+		if over(err) {
+			return ErrNotController
+		}
+		return err
+	}
+	return nil // the step after the call sends what is due
+}
+
+func alterOf(req *kmsg.AlterPartitionRequest, topic string, p kmsg.AlterPartitionRequestTopicPartition) controller.Alter {
+	a := controller.Alter{
+		Partition:   cluster.TopicPartition{Topic: topic, Partition: p.Partition},
+		Sender:      cluster.BrokerID(req.BrokerID),
+		LeaderEpoch: cluster.LeaderEpoch(p.LeaderEpoch),
+		Recovery:    cluster.RecoveryState(p.LeaderRecoveryState),
+		Version:     cluster.ZKVersion(p.PartitionEpoch),
+	}
+	for _, id := range p.NewISR {
+		a.ISR = append(a.ISR, cluster.BrokerID(id))
+	}
+	for _, m := range p.NewEpochISR {
+		a.ISR = append(a.ISR, cluster.BrokerID(m.BrokerID)) // epochs are not looked at in ZooKeeper mode
+	}
+	return a
+}
+
+func (t *term) putState(a *kmsg.AlterPartitionResponseTopicPartition, tp cluster.TopicPartition) {
+	s, _ := t.im.State(tp)
+	a.LeaderID, a.LeaderEpoch, a.ISR = int32(s.Leader), int32(s.LeaderEpoch), numbers(s.ISR)
+	a.LeaderRecoveryState, a.PartitionEpoch = int8(s.Recovery), int32(s.ZKVersion)
+}
