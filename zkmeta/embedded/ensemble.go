@@ -246,6 +246,11 @@ func (e *ensemble) triggerLocked(c change) {
 	case zkmeta.OpSet:
 		e.fireLocked(e.data, c.path, zkmeta.DataChanged)
 	case zkmeta.OpDelete:
+		for s := range e.data[c.path] { // one event for a session that watches both
+			if s.store.connected {
+				e.child.remove(c.path, s)
+			}
+		}
 		e.fireLocked(e.data, c.path, zkmeta.Deleted)
 		e.fireLocked(e.child, c.path, zkmeta.Deleted)
 		e.fireLocked(e.child, parent, zkmeta.ChildrenChanged)

@@ -1,0 +1,170 @@
+package zkmetatest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// The environment variables by which a ZooKeeper is found.
+const (
+	// EnvZooKeeper is a command line that starts a ZooKeeper with the
+	// configuration file that is appended to it.
+	EnvZooKeeper = "KBROKER_TEST_ZOOKEEPER"
+	// EnvKafkaLibs is a directory with Kafka's jars, ZooKeeper's among them.
+	EnvKafkaLibs = "KBROKER_TEST_KAFKA_LIBS"
+)
+
+// ZooKeeper is a server process with ticks of 100 ms.
+type ZooKeeper struct {
+	Addr string // HOST:PORT
+	dir  string
+	argv []string
+	cmd  *exec.Cmd
+	done chan struct{} // closed when the process has ended
+	log  lockedBuffer
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func zookeeperCommand() ([]string, error) {
+	if line := os.Getenv(EnvZooKeeper); line != "" {
+		return strings.Fields(line), nil
+	}
+	libs := os.Getenv(EnvKafkaLibs)
+	if libs == "" {
+		return nil, fmt.Errorf("no ZooKeeper: neither %s nor %s is set", EnvZooKeeper, EnvKafkaLibs)
+	}
+	jars, _ := filepath.Glob(filepath.Join(libs, "zookeeper-*.jar"))
+	if len(jars) == 0 {
+		return nil, fmt.Errorf("no ZooKeeper: %s=%s has no zookeeper-*.jar", EnvKafkaLibs, libs)
+	}
+	java, err := exec.LookPath("java")
+	if err != nil {
+		return nil, fmt.Errorf("no ZooKeeper: %w", err)
+	}
+	return []string{java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", filepath.Join(libs, "*"),
+		"org.apache.zookeeper.server.quorum.QuorumPeerMain"}, nil
+}
+
+// StartZooKeeper starts a server that ends with the test, or skips the test and
+// says why there is none.
+func StartZooKeeper(t testing.TB) *ZooKeeper {
+	t.Helper()
+	argv, err := zookeeperCommand()
+	if err != nil {
+		t.Skip(err)
+	}
+	z := &ZooKeeper{dir: t.TempDir(), argv: argv}
+	t.Cleanup(z.Kill)
+	for range 3 { // somebody may take the port in between
+		z.Addr = freeAddr(t)
+		if err = z.Start(); err == nil {
+			return z
+		}
+	}
+	t.Fatal(err)
+	return nil
+}
+
+func freeAddr(t testing.TB) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// Start starts a process on the same address and data as before.
+func (z *ZooKeeper) Start() error {
+	host, port, _ := net.SplitHostPort(z.Addr)
+	config := filepath.Join(z.dir, "zoo.cfg")
+	text := fmt.Sprintf("tickTime=100\nminSessionTimeout=200\nmaxSessionTimeout=60000\nadmin.enableServer=false\nmaxClientCnxns=0\n"+
+		"forceSync=no\ndataDir=%s\nclientPortAddress=%s\nclientPort=%s\n", filepath.Join(z.dir, "data"), host, port)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		return err
+	}
+	z.cmd = exec.Command(z.argv[0], append(z.argv[1:len(z.argv):len(z.argv)], config)...)
+	z.cmd.Dir, z.cmd.Stdout, z.cmd.Stderr = z.dir, &z.log, &z.log
+	if err := z.cmd.Start(); err != nil {
+		return err
+	}
+	z.done = make(chan struct{})
+	go func(cmd *exec.Cmd, done chan struct{}) {
+		_ = cmd.Wait()
+		close(done)
+	}(z.cmd, z.done)
+	return z.ready()
+}
+
+// ready waits until the server says that it serves.
+func (z *ZooKeeper) ready() error {
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		select {
+		case <-z.done:
+			return fmt.Errorf("ZooKeeper ended at its start: %s", z.log.String())
+		case <-time.After(20 * time.Millisecond): // it has no way to tell
+		}
+		if z.answers() == nil {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("ZooKeeper does not come up: %s", z.log.String())
+		}
+	}
+}
+
+func (z *ZooKeeper) answers() error {
+	c, err := net.DialTimeout("tcp", z.Addr, time.Second)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(time.Second))
+	if _, err := io.WriteString(c, "srvr"); err != nil {
+		return err
+	}
+	b, err := io.ReadAll(c)
+	if err != nil || !strings.Contains(string(b), "Mode: ") {
+		return errors.Join(err, errors.New("not serving"))
+	}
+	return nil
+}
+
+// Kill kills the process and waits for its end; Start may follow.
+func (z *ZooKeeper) Kill() {
+	if z.done == nil {
+		return
+	}
+	_ = z.cmd.Process.Kill()
+	<-z.done
+}
+
+// Wipe deletes the data of a killed server.
+func (z *ZooKeeper) Wipe() error { return os.RemoveAll(filepath.Join(z.dir, "data")) }
