@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
-	"github.com/kbroker/kbroker/cluster"
 	"github.com/kbroker/kbroker/zkmeta"
+	zkclient "github.com/kbroker/kbroker/zkmeta/client"
 )
 
 // registration keeps the broker registered: at its start, and again in each new
@@ -35,7 +34,7 @@ func (r *registration) begin(ctx context.Context) error {
 		err = r.b.checkCluster(ctx, s)
 	}
 	if err == nil {
-		err = r.register(ctx, s)
+		s, err = r.register(ctx)
 	}
 	if err == nil {
 		err = r.watchFeatures(ctx, s)
@@ -70,66 +69,24 @@ func (b *Broker) checkCluster(ctx context.Context, s zkmeta.Session) error {
 	return nil
 }
 
-// register registers in this session. A registration left by an earlier session
-// of this process is replaced; that of another process is waited for, as its
-// session may be about to expire.
-func (r *registration) register(ctx context.Context, s zkmeta.Session) error {
+// register registers the broker and returns the session that holds the
+// registration.
+func (r *registration) register(ctx context.Context) (zkmeta.Session, error) {
 	b := r.b
-	id, path := b.id, zkmeta.BrokerPath(b.id)
-	deadline := time.Now().Add(s.Timeout() + 2*tickTime)
-	for waited := false; ; {
-		reg := zkmeta.NewBrokerRegistration(b.advertise, b.static.Rack, b.o.Clock.Now().UnixMilli())
-		results, err := s.Multi(ctx, zkmeta.Register(id, reg)...)
-		if err == nil {
-			b.registered(cluster.BrokerEpoch(results[1].Stat.Czxid))
-			return nil
-		}
-		if !errors.Is(err, zkmeta.ErrNodeExists) && !errors.Is(err, zkmeta.ErrUnknownOutcome) {
-			return fmt.Errorf("registering broker %d: %w", id, err)
-		}
-		st, there, err := s.Exists(ctx, path, false)
-		switch {
-		case err != nil:
-			return fmt.Errorf("registering broker %d: %w", id, err)
-		case !there:
-			continue
-		case st.EphemeralOwner == s.ID() && st.Version == 1:
-			b.registered(cluster.BrokerEpoch(st.Czxid))
-			return nil
-		case s.Owned(st.EphemeralOwner):
-			_, _ = s.Multi(ctx, zkmeta.Delete(path, st.Version)) // gone already is as good
-			continue
-		case time.Now().After(deadline):
-			return fmt.Errorf("broker.id %d is registered by another process and its session does not end: stop that process, or choose another broker.id", id)
-		}
-		if !waited {
-			b.o.Logger.Warn().Str("znode", path).Msg("another session has registered this broker id, waiting for it to end")
-			waited = true
-		}
-		if err := pause(ctx, 100*time.Millisecond); err != nil {
-			return err
-		}
+	epoch, s, err := zkclient.Registration{
+		Store: b.store, ID: b.id, Broker: zkmeta.NewBrokerRegistration(b.advertise, b.static.Rack, b.o.Clock.Now().UnixMilli()),
+		Clock: b.o.Clock, Logger: b.o.Logger,
+	}.Register(ctx)
+	if errors.Is(err, zkmeta.ErrNodeExists) {
+		return nil, fmt.Errorf("broker.id %d is registered by another process, whose session does not end: stop that process, or choose another broker.id", b.id)
 	}
-}
-
-// tickTime is the largest tick of a ZooKeeper server that is usual.
-const tickTime = 2 * time.Second
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	if err != nil {
+		return nil, err
 	}
-}
-
-func (b *Broker) registered(epoch cluster.BrokerEpoch) {
 	b.epoch.Store(int64(epoch))
 	b.logs.SetBrokerEpoch(epoch)
 	b.o.Logger.Info().Int64("brokerEpoch", int64(epoch)).Msg("registered")
+	return s, nil
 }
 
 // watchFeatures notes the version of the finalized features. kbroker knows no
@@ -144,8 +101,8 @@ func (r *registration) watchFeatures(ctx context.Context, s zkmeta.Session) erro
 		return nil
 	}
 	r.b.featuresEpoch.Store(int64(st.Version))
-	if len(f.Features) > 0 {
-		return fmt.Errorf("%s lists finalized features that this broker does not know: %v", zkmeta.FeaturePath, f.Features)
+	if len(f.Finalized) > 0 {
+		return fmt.Errorf("%s lists finalized features that this broker does not know: %v", zkmeta.FeaturePath, f.Finalized)
 	}
 	return nil
 }
@@ -153,47 +110,37 @@ func (r *registration) watchFeatures(ctx context.Context, s zkmeta.Session) erro
 func (r *registration) keep(generation uint64) {
 	defer close(r.done)
 	for e := range r.events {
+		var err error
 		switch {
 		case e.Type == zkmeta.SessionStarted && e.Generation > generation:
-			generation = e.Generation
-			r.again()
-		case e.Path == zkmeta.FeaturePath:
-			r.again()
-		}
-	}
-}
-
-// again registers in a new session, and looks at the features.
-func (r *registration) again() {
-	for r.ctx.Err() == nil {
-		s, err := r.b.store.Wait(r.ctx)
-		if err != nil {
-			return
-		}
-		if !r.mine(s) {
-			err = r.register(r.ctx, s)
-		}
-		if err == nil {
-			err = r.watchFeatures(r.ctx, s)
-		}
-		switch {
-		case err == nil:
-			return
-		case errors.Is(err, zkmeta.ErrSessionExpired), errors.Is(err, zkmeta.ErrNotConnected), errors.Is(err, zkmeta.ErrUnknownOutcome):
-			if pause(r.ctx, 100*time.Millisecond) != nil {
-				return
+			var s zkmeta.Session
+			if s, err = r.register(r.ctx); err == nil {
+				generation = s.Generation()
+				err = r.watchFeatures(r.ctx, s)
 			}
-		default:
+		case e.Path == zkmeta.FeaturePath:
+			err = r.featuresChanged()
+		}
+		if err != nil && r.ctx.Err() == nil && !transient(err) {
 			r.b.fail(err)
 			return
 		}
 	}
 }
 
-// mine reports whether this session owns the registration.
-func (r *registration) mine(s zkmeta.Session) bool {
-	st, there, err := s.Exists(r.ctx, zkmeta.BrokerPath(r.b.id), false)
-	return err == nil && there && st.EphemeralOwner == s.ID()
+// featuresChanged looks at the features in the session that there is; the next
+// session begins with a look of its own.
+func (r *registration) featuresChanged() error {
+	s, err := r.b.store.Session()
+	if err != nil {
+		return err
+	}
+	return r.watchFeatures(r.ctx, s)
+}
+
+// transient errors end with the session that they happened in.
+func transient(err error) bool {
+	return errors.Is(err, zkmeta.ErrSessionExpired) || errors.Is(err, zkmeta.ErrNotConnected) || errors.Is(err, zkmeta.ErrUnknownOutcome)
 }
 
 // logDirFailed tells the controller that replicas have gone offline.

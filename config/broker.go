@@ -44,6 +44,15 @@ type Broker struct {
 	FetchMaxBytes            int32 // fetch.max.bytes
 	MaxFetchSessions         int32 // max.incremental.fetch.session.cache.slots
 
+	// Internal topics, as they are created on first use.
+	OffsetsTopicPartitions            int32 // offsets.topic.num.partitions
+	OffsetsTopicReplicationFactor     int32 // offsets.topic.replication.factor
+	OffsetsTopicSegmentBytes          int32 // offsets.topic.segment.bytes
+	TransactionTopicPartitions        int32 // transaction.state.log.num.partitions
+	TransactionTopicReplicationFactor int32 // transaction.state.log.replication.factor
+	TransactionTopicSegmentBytes      int32 // transaction.state.log.segment.bytes
+	TransactionTopicMinISR            int32 // transaction.state.log.min.isr
+
 	// Logs, beside the topic defaults.
 	RecoveryThreadsPerDir         int32         // num.recovery.threads.per.data.dir
 	RetentionCheckInterval        time.Duration // log.retention.check.interval.ms
@@ -103,6 +112,13 @@ func (b *Broker) bindings() []binding {
 		{"default.replication.factor", &b.DefaultReplicationFactor},
 		{"fetch.max.bytes", &b.FetchMaxBytes},
 		{"max.incremental.fetch.session.cache.slots", &b.MaxFetchSessions},
+		{"offsets.topic.num.partitions", &b.OffsetsTopicPartitions},
+		{"offsets.topic.replication.factor", &b.OffsetsTopicReplicationFactor},
+		{"offsets.topic.segment.bytes", &b.OffsetsTopicSegmentBytes},
+		{"transaction.state.log.num.partitions", &b.TransactionTopicPartitions},
+		{"transaction.state.log.replication.factor", &b.TransactionTopicReplicationFactor},
+		{"transaction.state.log.segment.bytes", &b.TransactionTopicSegmentBytes},
+		{"transaction.state.log.min.isr", &b.TransactionTopicMinISR},
 		{"num.recovery.threads.per.data.dir", &b.RecoveryThreadsPerDir},
 		{"log.retention.check.interval.ms", &b.RetentionCheckInterval},
 		{"log.flush.scheduler.interval.ms", &b.FlushSchedulerInterval},

@@ -220,7 +220,7 @@ func (p *produceCall) refuse(topic string, out *kmsg.ProduceResponseTopicPartiti
 		if records := (*record.RecordErrors)(nil); errors.As(err, &records) {
 			for _, e := range records.Errors {
 				re := kmsg.NewProduceResponseTopicPartitionErrorRecord()
-				re.RelativeOffset, re.RelativeOffsetErrorMessage = e.BatchIndex, kmsg.StringPtr(e.Message)
+				re.RelativeOffset, re.ErrorMessage = e.BatchIndex, kmsg.StringPtr(e.Message)
 				out.ErrorRecords = append(out.ErrorRecords, re)
 			}
 		}

@@ -33,10 +33,10 @@ func (h *Handlers) autoSpec(name string) topics.Spec {
 	c := h.Config()
 	switch name {
 	case cluster.GroupMetadataTopic:
-		spec.Partitions, spec.ReplicationFactor = c.OffsetsTopicPartitions, c.OffsetsTopicReplicationFactor
+		spec.Partitions, spec.ReplicationFactor = c.OffsetsTopicPartitions, int16(c.OffsetsTopicReplicationFactor)
 		spec.Configs = config.Values{"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": itoa(c.OffsetsTopicSegmentBytes)}
 	case cluster.TransactionStateTopic:
-		spec.Partitions, spec.ReplicationFactor = c.TransactionTopicPartitions, c.TransactionTopicReplicationFactor
+		spec.Partitions, spec.ReplicationFactor = c.TransactionTopicPartitions, int16(c.TransactionTopicReplicationFactor)
 		spec.Configs = config.Values{"cleanup.policy": "compact", "compression.type": "uncompressed",
 			"segment.bytes": itoa(c.TransactionTopicSegmentBytes), "min.insync.replicas": itoa(c.TransactionTopicMinISR),
 			"unclean.leader.election.enable": "false"}

@@ -3,7 +3,6 @@ package replica
 import (
 	"github.com/kbroker/kbroker/cluster"
 	"github.com/kbroker/kbroker/logstore"
-	"github.com/kbroker/kbroker/partition"
 )
 
 // Isolation bounds what a reader sees.
