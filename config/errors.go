@@ -41,7 +41,11 @@ func (e *InvalidError) Line() string {
 	if e.Key == "" {
 		return e.Problem
 	}
-	return e.Key + "=" + e.Value + ": " + strings.ToLower(e.Problem[:1]) + e.Problem[1:]
+	problem := e.Problem
+	if e.kind == badValue { // Kafka's words begin a sentence
+		problem = strings.ToLower(problem[:1]) + problem[1:]
+	}
+	return e.Key + "=" + e.Value + ": " + problem
 }
 
 // ForResource is the message with which Kafka answers an alter request: a bad

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"regexp"
 	"strconv"
@@ -22,7 +21,13 @@ type Listener struct {
 func (l Listener) String() string { return l.Name + "://" + l.Address() }
 
 // Address is HOST:PORT, an IPv6 host in brackets.
-func (l Listener) Address() string { return net.JoinHostPort(l.Host, strconv.Itoa(l.Port)) }
+func (l Listener) Address() string {
+	host := l.Host
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	return host + ":" + strconv.Itoa(l.Port)
+}
 
 // protocols lists Kafka's security protocols, and whether kbroker speaks them.
 var protocols = map[string]bool{"PLAINTEXT": true, "SSL": false, "SASL_PLAINTEXT": false, "SASL_SSL": false}
@@ -57,7 +62,7 @@ func (s *settings) parsePairs(key string) ([][2]string, *InvalidError) {
 		return nil, nil
 	}
 	var out [][2]string
-	for _, p := range splitList(text) {
+	for _, p := range splitList(strings.TrimRight(text, ","+javaSpace)) {
 		i := strings.LastIndexByte(p, ':')
 		if i < 0 {
 			return nil, s.bad(key, fmt.Sprintf("%q is no pair; write A:B,C:D", p))

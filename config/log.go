@@ -1,5 +1,7 @@
 package config
 
+//lint:file-ignore ST1011 the fields keep the names of Kafka's keys, unit included
+
 import (
 	"fmt"
 	"maps"

@@ -82,11 +82,10 @@ func overlay(under, over Values) Values {
 
 func chainOf(name string) []string { return chains[name] }
 
-func (s *settings) int(name string) int64     { return s.parsed[name].n }
-func (s *settings) bool(name string) bool     { return s.parsed[name].b }
-func (s *settings) str(name string) string    { return s.parsed[name].s }
-func (s *settings) float(name string) float64 { return s.parsed[name].f }
-func (s *settings) isNull(name string) bool   { return s.parsed[name].null }
+func (s *settings) int(name string) int64   { return s.parsed[name].n }
+func (s *settings) bool(name string) bool   { return s.parsed[name].b }
+func (s *settings) str(name string) string  { return s.parsed[name].s }
+func (s *settings) isNull(name string) bool { return s.parsed[name].null }
 
 // has reports whether a key was set at all.
 func (s *settings) has(name string) bool { _, ok := s.raw[name]; return ok }
