@@ -36,6 +36,7 @@ func reportCases(t *testing.T, out string, err error) {
 	for _, line := range lines(out) {
 		verdict, rest, _ := strings.Cut(line, " ")
 		name, why, _ := strings.Cut(rest, ": ")
+		name, _, _ = strings.Cut(name, " (") // the time it took
 		switch verdict {
 		case "PASS":
 			t.Run(name, func(*testing.T) {})

@@ -24,7 +24,10 @@ type wire struct {
 
 var formatter = kmsg.NewRequestFormatter(kmsg.FormatterClientID("integration"))
 
-const wireTimeout = 20 * time.Second
+const (
+	wireTimeout  = 20 * time.Second
+	waitMetadata = 20 * time.Second // for what goes through the metadata store
+)
 
 func tryDial(addr string) (*wire, error) {
 	c, err := net.DialTimeout("tcp", addr, 5*time.Second)
