@@ -1,9 +1,14 @@
 package logstore
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
-	"math"
-	"sort"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/kbroker/kbroker/cluster"
+	"github.com/kbroker/kbroker/internal/vfs"
 )
 
 // offsetIndexChecker judges the entries of an offset index one after the other.
@@ -44,19 +49,146 @@ func (c *timeIndexChecker) entry(ts, rel int64) string {
 	return text
 }
 
-// compare tells whether ts is the largest timestamp in the segment up to the
-// batch that holds off, as a lookup relies on.
-func (c *timeIndexChecker) compare(steps []timeStep, ts, off int64) string {
-	i := sort.Search(len(steps), func(i int) bool { return int64(steps[i].first) > off }) - 1
-	largest := int64(math.MinInt64)
-	if i >= 0 {
-		largest = steps[i].ts
-	}
-	if largest == ts {
+// timeMismatch tells whether ts is the largest timestamp in the segment up to
+// the batch that holds off, as a lookup relies on.
+func timeMismatch(ts, off, largest int64) string {
+	if ts == largest {
 		return ""
 	}
-	if i < 0 {
-		return fmt.Sprintf("timestamp %d at offset %d, which lies before the log", ts, off)
-	}
 	return fmt.Sprintf("timestamp %d at offset %d, but the largest up to there is %d", ts, off, largest)
+}
+
+func (s *segmentCheck) indexProblem(ext, text string) {
+	if text != "" {
+		s.found = append(s.found, Problem{filepath.Join(s.name, fileName(s.base, ext)), text})
+	}
+}
+
+// openIndexes reads the segment's indexes and judges them by themselves.
+func (s *segmentCheck) openIndexes() error {
+	var err error
+	if s.offsets, err = s.readIndex(extIndex, offsetEntry); err != nil {
+		return err
+	}
+	offsets := offsetIndexChecker{base: s.base}
+	for i := range len(s.offsets) / offsetEntry {
+		s.indexProblem(extIndex, offsets.entry(offsetAt(s.offsets, i)))
+	}
+	if s.times, err = s.readIndex(extTimeIndex, timeEntry); err != nil {
+		return err
+	}
+	times := timeIndexChecker{base: s.base}
+	for i := range len(s.times) / timeEntry {
+		s.indexProblem(extTimeIndex, times.entry(timeAt(s.times, i)))
+	}
+	return s.openTxns()
+}
+
+// readIndex reads the whole entries of an index. Zeros at its end are the space
+// that Apache Kafka allocates ahead and a clean stop takes away.
+func (s *segmentCheck) readIndex(ext string, entry int) ([]byte, error) {
+	data, err := vfs.ReadFile(s.fs, s.path(fileName(s.base, ext)), maxSmallFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		s.indexProblem(ext, "missing")
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if n := len(data) % entry; n != 0 {
+		s.indexProblem(ext, fmt.Sprintf("%d bytes at the end are no whole entry", n))
+		data = data[:len(data)-n]
+	}
+	used := len(bytes.TrimRight(data, "\x00"))
+	used = (used + entry - 1) / entry * entry
+	if len(data)-used > entry || used > 0 && len(data) > used {
+		s.indexProblem(ext, fmt.Sprintf("%d bytes of zeros at the end", len(data)-used))
+		data = data[:used]
+	}
+	return data, nil
+}
+
+func (s *segmentCheck) openTxns() error {
+	s.checkTxns = true
+	s.markers = map[cluster.Offset]cluster.ProducerID{}
+	x, err := openTxnIndex(s.fs, s.path(fileName(s.base, extTxnIndex)), cluster.Offset(s.base))
+	if err == nil {
+		s.txns, err = x.all()
+	}
+	if err != nil {
+		s.checkTxns = false
+		if errors.Is(err, errBadIndex) {
+			s.indexProblem(extTxnIndex, err.Error())
+			return nil
+		}
+	}
+	return err
+}
+
+// indexEntries compares the index entries that are due at an entry of the log.
+func (s *segmentCheck) indexEntries(e inspected) {
+	for len(s.offsets) >= offsetEntry {
+		rel, pos := offsetAt(s.offsets, 0)
+		if pos > e.Pos {
+			break
+		}
+		s.offsets, s.lastOff = s.offsets[offsetEntry:], s.base+rel
+		switch {
+		case pos < e.Pos:
+			s.indexProblem(extIndex, fmt.Sprintf("offset %d points to position %d, where no batch begins", s.base+rel, pos))
+		case int64(e.First) > s.base+rel:
+			s.indexProblem(extIndex, fmt.Sprintf("offset %d points to the batch of offsets %d-%d", s.base+rel, e.First, e.Last))
+		}
+	}
+	for len(s.times) >= timeEntry {
+		ts, rel := timeAt(s.times, 0)
+		if s.base+rel > int64(e.Last) {
+			break
+		}
+		s.times = s.times[timeEntry:]
+		s.indexProblem(extTimeIndex, timeMismatch(ts, s.base+rel, s.largest))
+	}
+}
+
+// finish looks at what is left at the end of the segment.
+func (s *segmentCheck) finish() {
+	if len(s.offsets) > 0 {
+		rel, pos := offsetAt(s.offsets, 0)
+		s.indexProblem(extIndex, fmt.Sprintf("offset %d points to position %d, beyond the last batch", s.base+rel, pos))
+	} else if s.lastOff >= int64(s.leo) {
+		s.indexProblem(extIndex, fmt.Sprintf("offset %d is beyond the end of the segment, %d", s.lastOff, s.leo))
+	}
+	if len(s.times) > 0 {
+		ts, rel := timeAt(s.times, 0)
+		s.indexProblem(extTimeIndex, fmt.Sprintf("timestamp %d at offset %d, beyond the last batch", ts, s.base+rel))
+	}
+	s.compareTxns()
+	for _, p := range s.found {
+		if p.Path != s.in {
+			s.file(p.Path)
+		}
+		s.problem("%s", p.Text)
+	}
+}
+
+func (s *segmentCheck) compareTxns() {
+	if !s.checkTxns {
+		return
+	}
+	indexed := map[cluster.Offset]abortedEntry{}
+	for _, e := range s.txns {
+		indexed[e.Last] = e
+		if id, ok := s.markers[e.Last]; !ok || id != e.ProducerID {
+			s.indexProblem(extTxnIndex, fmt.Sprintf("producer %d did not abort a transaction at offset %d", e.ProducerID, e.Last))
+		} else if e.LastStable > e.Last+1 {
+			s.indexProblem(extTxnIndex, fmt.Sprintf("last stable offset %d after the abort at %d", e.LastStable, e.Last))
+		}
+	}
+	for _, done := range s.aborted {
+		if e, ok := indexed[done.Last]; !ok {
+			s.indexProblem(extTxnIndex, fmt.Sprintf("the aborted transaction %d-%d of producer %d is not in it", done.First, done.Last, done.ProducerID))
+		} else if e.First != done.First {
+			s.indexProblem(extTxnIndex, fmt.Sprintf("the transaction that producer %d aborted at %d begins at %d, not %d", done.ProducerID, done.Last, done.First, e.First))
+		}
+	}
 }

@@ -343,10 +343,10 @@ func (d *dumper) timeIndex(base int64) error {
 	if err != nil {
 		return err
 	}
-	var steps []timeStep
+	largest := &largestTimestamp{ts: math.MinInt64, upTo: cluster.NoOffset}
 	if log != nil {
 		defer log.Close()
-		if steps, err = timeSteps(log); err != nil {
+		if largest.r, err = newInspector(log); err != nil {
 			return err
 		}
 	}
@@ -361,39 +361,38 @@ func (d *dumper) timeIndex(base int64) error {
 			return nil
 		}
 		d.printf("timestamp: %d offset: %d\n", ts, base+rel)
-		if text := c.entry(ts, rel); text != "" {
-			d.problem("%s", text)
-		} else if text := c.compare(steps, ts, base+rel); log != nil && text != "" {
+		text := c.entry(ts, rel)
+		if text == "" && log != nil {
+			text, err = largest.compare(ts, base+rel)
+		}
+		if err != nil {
+			return err
+		}
+		if text != "" {
 			d.problem("%s", text)
 		}
 	}
 	return nil
 }
 
-// timeStep is a batch with a larger timestamp than all before it in the segment.
-type timeStep struct {
-	first, last cluster.Offset
-	ts          int64
+// largestTimestamp walks a log and knows the largest timestamp so far.
+type largestTimestamp struct {
+	r    *inspector
+	ts   int64
+	upTo cluster.Offset // last offset of the batches walked over
 }
 
-// timeSteps finds those batches; where the log ends early, so does the list.
-func timeSteps(log vfs.File) ([]timeStep, error) {
-	r, err := newInspector(log)
-	if err != nil {
-		return nil, err
-	}
-	var steps []timeStep
-	largest := int64(math.MinInt64)
-	for {
-		e, err := r.next()
-		switch {
-		case err == io.EOF || isLogEnd(err):
-			return steps, nil
-		case err != nil:
-			return nil, err
-		case e.MaxTs > largest:
-			largest = e.MaxTs
-			steps = append(steps, timeStep{e.First, e.Last, e.MaxTs})
+// compare tells what is wrong with an entry of the time index; offsets rise.
+func (l *largestTimestamp) compare(ts, off int64) (string, error) {
+	for l.upTo < cluster.Offset(off) {
+		e, err := l.r.next()
+		if err == io.EOF || isLogEnd(err) {
+			return fmt.Sprintf("timestamp %d at offset %d, beyond the last valid batch", ts, off), nil
 		}
+		if err != nil {
+			return "", err
+		}
+		l.ts, l.upTo = max(l.ts, e.MaxTs), max(l.upTo, e.Last)
 	}
+	return timeMismatch(ts, off, l.ts), nil
 }
