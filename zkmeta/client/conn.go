@@ -1,8 +1,8 @@
 package client
 
 import (
+	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -92,11 +92,23 @@ func (w *wireConn) greet() error {
 		return err
 	}
 	w.greeted, w.handshake = true, h
-	w.in = w.frame
-	if h.sessionID == 0 {
-		return nil
+	if h.sessionID != 0 {
+		w.readFor = time.Duration(h.timeoutMs) * time.Millisecond * 2 / 3
+		greeting := bytes.Clone(w.frame)
+		if err := w.authenticate(); err != nil {
+			return err
+		}
+		w.frame = greeting
+		w.link.greeted(w, w.connectAt)
 	}
-	w.readFor = time.Duration(h.timeoutMs) * time.Millisecond * 2 / 3
+	w.in = w.frame
+	return nil
+}
+
+// authenticate presents the identities before the library knows of the session,
+// so that no request goes before them. The library's own way to do that can
+// hang for ever when the connection breaks meanwhile.
+func (w *wireConn) authenticate() error {
 	for _, a := range w.link.s.o.Auth {
 		if err := w.Conn.SetWriteDeadline(time.Now().Add(w.readFor)); err != nil {
 			return err
@@ -104,8 +116,18 @@ func (w *wireConn) greet() error {
 		if _, err := w.Conn.Write(authRequest(a)); err != nil {
 			return err
 		}
+		frame, err := readFrame(deadlined{w}, w.frame, maxHandshake)
+		if err != nil {
+			return fmt.Errorf("after presenting the %s credentials: %w", a.Scheme, err)
+		}
+		w.frame = frame
+		if len(frame) < 4+16 || int32(binary.BigEndian.Uint32(frame[4:])) != xidAuth {
+			return fmt.Errorf("a wrong reply to the %s credentials", a.Scheme)
+		}
+		if code := int32(binary.BigEndian.Uint32(frame[16:])); code != 0 {
+			return fmt.Errorf("ZooKeeper refuses the %s credentials (error %d)", a.Scheme, code)
+		}
 	}
-	w.link.greeted(w, w.connectAt)
 	return w.Conn.SetWriteDeadline(time.Time{})
 }
 
@@ -122,12 +144,6 @@ func (w *wireConn) reply() error {
 		return checkEvent(body)
 	case xidPing:
 		w.answered(w.pinged())
-		return nil
-	case xidAuth:
-		w.in = nil
-		if code != 0 {
-			return errors.New("ZooKeeper refuses the credentials")
-		}
 		return nil
 	}
 	w.mu.Lock()

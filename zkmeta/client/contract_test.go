@@ -1,9 +1,7 @@
 package client
 
 import (
-	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,10 +12,9 @@ import (
 // TestContract runs the contract on a real ZooKeeper, each test in a chroot of
 // its own and each store through a proxy of its own.
 func TestContract(t *testing.T) {
-	z := zkmetatest.StartZooKeeper(t)
-	var chroots atomic.Int64
+	z := shared.ZooKeeper(t)
 	zkmetatest.Run(t, func(t *testing.T) zkmetatest.Subject {
-		chroot := fmt.Sprintf("/contract/%d", chroots.Add(1))
+		chroot := chroot()
 		var mu sync.Mutex
 		proxies := map[zkmeta.Store]*zkmetatest.Proxy{}
 		of := func(s zkmeta.Store) *zkmetatest.Proxy {

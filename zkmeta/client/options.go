@@ -81,9 +81,12 @@ func ParseConnect(connect string) (servers []string, chroot string, err error) {
 			continue
 		}
 		host, port, err := net.SplitHostPort(s)
-		if err != nil {
-			host, port = strings.Trim(s, "[]"), "2181"
-			if strings.Count(s, ":") == 1 || strings.ContainsAny(host, "[]") {
+		if err != nil { // no port, or nonsense
+			host, port = s, "2181"
+			if v6, ok := strings.CutPrefix(s, "["); ok && strings.HasSuffix(v6, "]") {
+				host = strings.TrimSuffix(v6, "]")
+			}
+			if strings.ContainsAny(host, ":[]") && net.ParseIP(host) == nil {
 				return nil, "", bad(fmt.Sprintf("%q is not HOST:PORT", s))
 			}
 		}

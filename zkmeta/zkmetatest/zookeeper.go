@@ -26,12 +26,13 @@ const (
 
 // ZooKeeper is a server process with ticks of 100 ms.
 type ZooKeeper struct {
-	Addr string // HOST:PORT
-	dir  string
-	argv []string
-	cmd  *exec.Cmd
-	done chan struct{} // closed when the process has ended
-	log  lockedBuffer
+	Addr  string // HOST:PORT
+	dir   string
+	argv  []string
+	extra []string
+	cmd   *exec.Cmd
+	done  chan struct{} // closed when the process has ended
+	log   lockedBuffer
 }
 
 type lockedBuffer struct {
@@ -72,32 +73,82 @@ func zookeeperCommand() ([]string, error) {
 }
 
 // StartZooKeeper starts a server that ends with the test, or skips the test and
-// says why there is none.
-func StartZooKeeper(t testing.TB) *ZooKeeper {
+// says why there is none. The extra lines go into its configuration.
+func StartZooKeeper(t testing.TB, extra ...string) *ZooKeeper {
 	t.Helper()
-	argv, err := zookeeperCommand()
-	if err != nil {
+	if _, err := zookeeperCommand(); err != nil {
 		t.Skip(err)
 	}
-	z := &ZooKeeper{dir: t.TempDir(), argv: argv}
-	t.Cleanup(z.Kill)
-	for range 3 { // somebody may take the port in between
-		z.Addr = freeAddr(t)
-		if err = z.Start(); err == nil {
-			return z
-		}
-	}
-	t.Fatal(err)
-	return nil
-}
-
-func freeAddr(t testing.TB) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	z, err := Launch(t.TempDir(), extra...)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(z.Kill)
+	return z
+}
+
+// Shared is one server for all tests of a test binary. Its Kill belongs into
+// TestMain, after the tests.
+type Shared struct {
+	once sync.Once
+	dir  string
+	z    *ZooKeeper
+	err  error
+}
+
+// ZooKeeper starts the server at the first call, or skips the test.
+func (s *Shared) ZooKeeper(t testing.TB) *ZooKeeper {
+	t.Helper()
+	if _, err := zookeeperCommand(); err != nil {
+		t.Skip(err)
+	}
+	s.once.Do(func() {
+		if s.dir, s.err = os.MkdirTemp("", "zookeeper"); s.err == nil {
+			s.z, s.err = Launch(s.dir)
+		}
+	})
+	if s.err != nil {
+		t.Fatal(s.err)
+	}
+	return s.z
+}
+
+// Kill ends the server if there is one.
+func (s *Shared) Kill() {
+	if s.z != nil {
+		s.z.Kill()
+	}
+	if s.dir != "" {
+		_ = os.RemoveAll(s.dir)
+	}
+}
+
+// Launch starts a server with its data in a directory.
+func Launch(dir string, extra ...string) (*ZooKeeper, error) {
+	argv, err := zookeeperCommand()
+	if err != nil {
+		return nil, err
+	}
+	z := &ZooKeeper{dir: dir, argv: argv, extra: extra}
+	for range 3 { // somebody may take the port in between
+		if z.Addr, err = freeAddr(); err == nil {
+			err = z.Start()
+		}
+		if err == nil {
+			return z, nil
+		}
+		z.Kill()
+	}
+	return nil, err
+}
+
+func freeAddr() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
 	defer l.Close()
-	return l.Addr().String()
+	return l.Addr().String(), nil
 }
 
 // Start starts a process on the same address and data as before.
@@ -105,7 +156,7 @@ func (z *ZooKeeper) Start() error {
 	host, port, _ := net.SplitHostPort(z.Addr)
 	config := filepath.Join(z.dir, "zoo.cfg")
 	text := fmt.Sprintf("tickTime=100\nminSessionTimeout=200\nmaxSessionTimeout=60000\nadmin.enableServer=false\nmaxClientCnxns=0\n"+
-		"forceSync=no\ndataDir=%s\nclientPortAddress=%s\nclientPort=%s\n", filepath.Join(z.dir, "data"), host, port)
+		"forceSync=no\ndataDir=%s\nclientPortAddress=%s\nclientPort=%s\n%s\n", filepath.Join(z.dir, "data"), host, port, strings.Join(z.extra, "\n"))
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return err
 	}
