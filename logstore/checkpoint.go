@@ -171,9 +171,3 @@ func readEpochCheckpoint(f vfs.FS, partitionDir string) (epochs.Cache, error) {
 	}
 	return c, nil
 }
-
-// writeEpochCheckpoint replaces a partition's leader epochs, durably and in one
-// step.
-func writeEpochCheckpoint(f vfs.FS, partitionDir string, c epochs.Cache) error {
-	return vfs.WriteFileAtomic(f, filepath.Join(partitionDir, leaderEpochCheckpoint), c.Encode())
-}

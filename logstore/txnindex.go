@@ -66,7 +66,6 @@ type txnIndex struct {
 	base  cluster.Offset // of the segment
 	count int64          // entries in the file
 	last  cluster.Offset // Last of the newest entry; NoOffset without one
-	dirty bool           // written since the last sync
 
 	cache []abortedEntry // all entries, or nil where there are more than txnCached
 }
@@ -146,8 +145,8 @@ func eachAborted(r io.ReaderAt, from, count int64, f func(abortedEntry) (bool, e
 	return nil
 }
 
-// append adds a transaction. It is durable after sync only; the log is written
-// before, so that a lost entry is found again by recovery.
+// append adds a transaction. Making it durable is the segment's business; the
+// log is written before, so that recovery finds a lost entry again.
 func (x *txnIndex) append(e abortedEntry) error {
 	if err := x.admit(e); err != nil {
 		return fmt.Errorf("%s: %w", x.path, err)
@@ -163,7 +162,7 @@ func (x *txnIndex) append(e abortedEntry) error {
 	if x.cache != nil || x.count == 0 {
 		x.cache = append(x.cache, e)
 	}
-	x.count, x.last, x.dirty = x.count+1, e.Last, true
+	x.count, x.last = x.count+1, e.Last
 	if x.count > txnCached {
 		x.cache = nil
 	}
@@ -266,7 +265,7 @@ func (x *txnIndex) reset() error {
 		err = nil
 	}
 	if err == nil {
-		x.count, x.last, x.cache, x.dirty = 0, cluster.NoOffset, nil, false
+		x.count, x.last, x.cache = 0, cluster.NoOffset, nil
 	}
 	return err
 }
@@ -276,24 +275,6 @@ func (x *txnIndex) reload() error {
 	if err != nil {
 		return err
 	}
-	fresh.dirty = true
 	*x = *fresh
-	return nil
-}
-
-// sync makes what was appended durable; the file's name is made so by the sync
-// of the directory that follows a segment's flush.
-func (x *txnIndex) sync() error {
-	if !x.dirty {
-		return nil
-	}
-	file, err := x.fs.OpenFile(x.path, os.O_RDWR)
-	if err != nil {
-		return err
-	}
-	if err = errors.Join(file.Sync(), file.Close()); err != nil {
-		return err
-	}
-	x.dirty = false
 	return nil
 }
