@@ -77,8 +77,10 @@ func newBroker(t testing.TB, options ...option) *broker {
 		"transaction.state.log.min.isr":            "1",
 		// Transactions are driven by raw frames here, without a coordinator.
 		"transaction.partition.verification.enable": "false",
-		"log.initial.task.delay.ms":                 "500",
-		"zookeeper.session.timeout.ms":              "6000",
+		// Records of 1970 are welcome here: retention stays away.
+		"log.initial.task.delay.ms":       "3600000",
+		"log.retention.check.interval.ms": "3600000",
+		"zookeeper.session.timeout.ms":    "6000",
 	}}
 	for _, o := range options {
 		o(b)

@@ -16,11 +16,12 @@ import (
 // broker by right; only whether they are set is shown.
 var hidden = map[string]bool{
 	"ClusterID": true, "Port": true, "Dir": true, "TotalBytes": true, "UsableBytes": true, "ProducerID": true,
-	"ErrorMessage": true, "Documentation": true, "LastTimestamp": true, "FinalizedFeaturesEpoch": true, "SessionID": true,
+	"Documentation": true, "LastTimestamp": true, "FinalizedFeaturesEpoch": true, "SessionID": true,
 }
 
-// skipped are no part of the answer.
-var skipped = map[string]bool{"Version": true, "UnknownTags": true}
+// skipped are no part of the answer, and the text of errors, which is each
+// broker's own.
+var skipped = map[string]bool{"Version": true, "UnknownTags": true, "ErrorMessage": true}
 
 // show prints an answer: a line a field, elements of lists of structures in
 // the order of their text, since Apache Kafka answers some lists in the order

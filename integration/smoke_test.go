@@ -79,7 +79,8 @@ func (s *smoke) topic(name string, partitions int32, configs ...string) [16]byte
 // prepare makes what the reading requests read: plain and transactional data at
 // fixed timestamps.
 func (s *smoke) prepare() {
-	s.topic(smokeTopic, 2, "retention.ms", "-1")
+	initProducer(s.t, s.w) // waits until the broker has ids to give
+	s.topic(smokeTopic, 2)
 	produce(s.t, s.w, smokeTopic, 0, batch{recs: []rec{
 		{ts: 1000, key: []byte("k"), value: []byte("one"), headers: []kmsg.Header{{Key: "h", Value: []byte("x")}}}, {ts: 1001, value: []byte("two")},
 	}}.bytes())
