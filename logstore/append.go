@@ -17,7 +17,6 @@ type pending struct {
 	first, last int64 // offsets; first of the first batch
 	firstPlace  place // of the first batch; pos is set when it is written
 	maxTs       int64
-	maxTsOff    int64 // the last offset of the first batch that has maxTs
 	epoch       cluster.LeaderEpoch
 }
 
@@ -93,7 +92,7 @@ func (l *Log) usable() error {
 
 // assignOffsets writes offsets and epoch into the batches.
 func assignOffsets(v *record.Validated, leo int64, epoch cluster.LeaderEpoch) (pending, error) {
-	p := pending{buf: v.Buf, first: leo, maxTs: record.NoTimestamp, maxTsOff: -1, epoch: epoch}
+	p := pending{buf: v.Buf, first: leo, maxTs: record.NoTimestamp, epoch: epoch}
 	next := leo
 	for at := 0; at < len(v.Buf); {
 		b := record.Batch(v.Buf[at:])
@@ -116,9 +115,7 @@ func (p *pending) add(b record.Batch, base, last int64) {
 		p.firstPlace = place{size: int64(b.Length()), base: base, last: last}
 	}
 	p.last = last
-	if ts := b.MaxTimestamp(); ts > p.maxTs {
-		p.maxTs, p.maxTsOff = ts, last
-	}
+	p.maxTs = max(p.maxTs, b.MaxTimestamp())
 }
 
 // noteEpochs keeps the history of leader epochs in step with batches that are
@@ -251,7 +248,12 @@ func (l *Log) commit(cfg *config.Log, s *segment, p *pending) error {
 	l.producers.SetEnd(cluster.Offset(p.last) + 1)
 	p.firstPlace.pos = s.size
 	l.rememberLocked(s, l.leo.Load(), p.firstPlace)
-	s.appendedLocked(cfg, int64(len(p.buf)), p.last, p.maxTs, p.maxTsOff)
+	for at := 0; at < len(p.buf); {
+		var e entry
+		_ = e.parse(p.buf[at:min(len(p.buf), at+record.HeaderLen)], 0, int64(len(p.buf)-at)) // checked before
+		s.appendedLocked(cfg, e.size, e.last, e.maxTs)
+		at += int(e.size)
+	}
 	l.size += int64(len(p.buf))
 	l.leo.Store(p.last + 1)
 	l.state.Unlock()
@@ -397,7 +399,7 @@ func (l *Log) noteFollowerEpochs(buf []byte) error {
 
 // describe collects what the log needs to know of whole entries with offsets.
 func describe(buf []byte) pending {
-	p := pending{buf: buf, first: -1, maxTs: record.NoTimestamp, maxTsOff: -1, epoch: cluster.NoLeaderEpoch}
+	p := pending{buf: buf, first: -1, maxTs: record.NoTimestamp, epoch: cluster.NoLeaderEpoch}
 	for at := 0; at < len(buf); {
 		var e entry
 		rest := buf[at:]
@@ -407,9 +409,7 @@ func describe(buf []byte) pending {
 			p.firstPlace = place{size: e.size, base: e.base, last: e.last}
 		}
 		p.last, p.epoch = e.last, e.epoch
-		if e.maxTs > p.maxTs {
-			p.maxTs, p.maxTsOff = e.maxTs, e.last
-		}
+		p.maxTs = max(p.maxTs, e.maxTs)
 		at += int(e.size)
 	}
 	return p

@@ -222,6 +222,9 @@ func (l *Log) finishLoad(point int64, recovered bool) error {
 		if err := l.takeSnapshot(leo); err != nil {
 			return err
 		}
+		if err := l.dropSnapshots(l.isStraySnapshot); err != nil {
+			return err
+		}
 	} else if err := l.loadProducers(start, leo); err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func (l *Log) recoverFrom(point int64) error {
 	}
 	l.countRecovery()
 	leo, start := l.leo.Load(), l.logStart.Load()
-	return l.dropSnapshots(func(off int64) bool { return off > leo || off <= start || (off < leo && l.isStraySnapshot(off)) })
+	return l.dropSnapshots(func(off int64) bool { return off > leo || off <= start })
 }
 
 func (l *Log) countRecovery() {

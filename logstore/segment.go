@@ -184,18 +184,19 @@ func (s *segment) timeEntries() int32 {
 	return s.nTime + int32(len(s.tail.times)/timeEntry)
 }
 
-// appendedLocked notes n bytes at the end of the segment: sizes, times, and an
-// index entry when more than an interval was written since the last one. It is
-// Kafka's rule to the letter, once per append whatever the number of batches,
-// so that the files come out the same. The caller holds append and state.
-func (s *segment) appendedLocked(cfg *config.Log, n, last, maxTs, maxTsOff int64) {
+// appendedLocked notes a batch of n bytes at the end of the segment: size,
+// times, and an index entry when more than an interval was written since the
+// last one. It is the rule of Kafka 3.9.2 to the letter (3.9.0 made an entry at
+// most per append, not per batch), so that the files come out the same. The
+// caller holds append and state.
+func (s *segment) appendedLocked(cfg *config.Log, n, last, maxTs int64) {
 	pos := s.size
 	if pos == 0 {
 		s.rollTs = maxTs
 		s.flags |= flagRoll
 	}
 	if maxTs > s.maxTs {
-		s.maxTs, s.maxTsOff = maxTs, maxTsOff
+		s.maxTs, s.maxTsOff = maxTs, last
 	}
 	if s.sinceEntry > cfg.IndexIntervalBytes {
 		if s.tail == nil {
