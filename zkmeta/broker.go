@@ -169,6 +169,9 @@ func (o object) endpoints(b BrokerRegistration) []Endpoint {
 		return nil
 	}
 	if b.Version == 1 {
+		if b.Host == "" {
+			o.fail("%q is missing", "host")
+		}
 		return []Endpoint{{"PLAINTEXT", "PLAINTEXT", o.text("host"), int32(o.integer("port", 0, 65535))}}
 	}
 	protocols := make(map[string]string, 4)

@@ -126,6 +126,9 @@ func TestMuteServer(t *testing.T) {
 // TestNoSpin: servers that accept and hang up, and servers that refuse, are
 // tried about once a second each.
 func TestNoSpin(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes ten seconds")
+	}
 	t.Parallel()
 	z := shared.ZooKeeper(t)
 	a, b := zkmetatest.StartProxy(t, z.Addr), zkmetatest.StartProxy(t, z.Addr)
@@ -159,9 +162,12 @@ func TestNoSpin(t *testing.T) {
 // TestOutage: when the whole ensemble is away for longer than the session
 // time-out, the session goes on afterwards, watches and ephemerals included.
 func TestOutage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes ten seconds")
+	}
 	t.Parallel()
 	z := zkmetatest.StartZooKeeper(t)
-	s := openStore(t, Options{Connect: z.Addr, SessionTimeout: time.Second})
+	s := openStore(t, Options{Connect: z.Addr, SessionTimeout: 4 * time.Second})
 	events := s.Events()
 	sess := wait(t, s)
 	until(t, events, zkmeta.SessionStarted)
@@ -173,7 +179,7 @@ func TestOutage(t *testing.T) {
 	until(t, events, zkmeta.Disconnected)
 	_, err := sess.Multi(testContext(t), zkmeta.Set("/e", nil, 0))
 	mustFail(t, err, zkmeta.ErrNotConnected)
-	ctx, cancel := context.WithTimeout(testContext(t), 2*time.Second)
+	ctx, cancel := context.WithTimeout(testContext(t), 5*time.Second)
 	defer cancel()
 	_, err = s.Wait(ctx)
 	mustFail(t, err, zkmeta.ErrNotConnected)
