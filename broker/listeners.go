@@ -2,6 +2,7 @@ package broker
 
 import (
 	"net"
+	"os"
 	"strconv"
 	"syscall"
 
@@ -39,8 +40,9 @@ func serverOptions(c *config.Broker, h server.Handler, clk clock.Clock, log zero
 		}
 	}
 	for _, l := range c.Listeners {
+		conns, rate := c.ListenerLimits(l.Name)
 		o.Listeners = append(o.Listeners, server.ListenerOptions{Name: l.Name, Protocol: server.SecurityProtocol(l.Protocol),
-			Addr: net.JoinHostPort(l.Host, strconv.Itoa(l.Port))})
+			Addr: net.JoinHostPort(l.Host, strconv.Itoa(l.Port)), MaxConnections: limit(conns), ConnectionRate: limit(rate)})
 	}
 	return o
 }
@@ -63,9 +65,21 @@ func advertised(c *config.Broker, addr func(string) net.Addr) []zkmeta.Endpoint 
 		if a, ok := addr(l.Name).(*net.TCPAddr); ok && e.Port == 0 {
 			e.Port = int32(a.Port)
 		}
+		if e.Host == "" {
+			e.Host = hostName()
+		}
 		out = append(out, e)
 	}
 	return out
+}
+
+// hostName is what clients are told where neither listeners nor
+// advertised.listeners names a host.
+func hostName() string {
+	if name, err := os.Hostname(); err == nil && name != "" {
+		return name
+	}
+	return "localhost"
 }
 
 // maxOpenFiles is how many log files are held open: as configured, else a third

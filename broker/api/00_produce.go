@@ -91,8 +91,7 @@ func produce(h *Handlers, c *Call) {
 // refuseAll is the error of every partition of a request that may not be
 // served at all.
 func (p *produceCall) refuseAll(req *kmsg.ProduceRequest) error {
-	if req.TransactionID != nil && hasTransactional(req) &&
-		!p.c.Allowed(OpWrite, ResTransactionalID, *req.TransactionID) {
+	if hasTransactional(req) && (req.TransactionID == nil || !p.c.Allowed(OpWrite, ResTransactionalID, *req.TransactionID)) {
 		return protocol.ErrTransactionalIDAuthorizationFailed
 	}
 	if req.Acks < -1 || req.Acks > 1 {

@@ -69,6 +69,7 @@ func createTopics(h *Handlers, c *Call) {
 func fillError(out *kmsg.CreateTopicsResponseTopic, err error) {
 	out.ErrorCode, out.ErrorMessage = CodeOf(err), kmsg.StringPtr(err.Error())
 	out.NumPartitions, out.ReplicationFactor = -1, -1
+	out.Configs = []kmsg.CreateTopicsResponseTopicConfig{}
 }
 
 func (c *Call) createTopic(ctx context.Context, req *kmsg.CreateTopicsRequest, t *kmsg.CreateTopicsRequestTopic) (topics.Made, error) {

@@ -90,7 +90,6 @@ func describedEntry(req *kmsg.DescribeConfigsRequest, d config.Described) kmsg.D
 	e := kmsg.NewDescribeConfigsResponseResourceConfig()
 	e.Name, e.ReadOnly, e.IsSensitive = d.Name, d.ReadOnly, d.Sensitive
 	e.Source, e.ConfigType = kmsg.ConfigSource(d.Source), kmsg.ConfigType(d.Type)
-	e.IsDefault = d.Source == config.SourceDefault
 	if !d.IsNull {
 		e.Value = kmsg.StringPtr(d.Value)
 	}

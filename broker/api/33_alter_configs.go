@@ -36,7 +36,7 @@ func alterConfigs(h *Handlers, c *Call) {
 		a := alteration{res: resource{r.ResourceType, r.ResourceName}, keys: keys, nulls: nulls, twice: named[resource{r.ResourceType, r.ResourceName}] > 1,
 			apply: func(config.Values) (config.Values, error) { return whole, nil }}
 		if err := c.alter(a, req.ValidateOnly); err != nil {
-			out.ErrorCode, out.ErrorMessage = CodeOf(err), kmsg.StringPtr(a.message(err))
+			out.ErrorCode, out.ErrorMessage = a.code(err), kmsg.StringPtr(a.message(err))
 		}
 		resp.Resources = append(resp.Resources, out)
 	}

@@ -39,6 +39,15 @@ func (a alteration) message(err error) string {
 	return err.Error()
 }
 
+// code is its error code: Kafka calls a wrong config of a topic
+// INVALID_CONFIG, of a broker INVALID_REQUEST.
+func (a alteration) code(err error) int16 {
+	if a.res.kind == kmsg.ConfigResourceTypeBroker && errors.Is(err, config.ErrInvalid) {
+		return int16(protocol.ErrInvalidRequest)
+	}
+	return CodeOf(err)
+}
+
 // errDone ends an update without a write.
 var errDone = errors.New("validated only")
 

@@ -80,6 +80,9 @@ func (f *fetchCall) answerPart(resp *kmsg.FetchResponse, i int, out *kmsg.FetchR
 	if err != nil {
 		out.HighWatermark, out.LastStableOffset, out.LogStartOffset = -1, -1, -1
 		out.ErrorCode = f.code(err)
+		if p.replica == nil {
+			out.AbortedTransactions = []kmsg.FetchResponseTopicPartitionAbortedTransaction{} // null only where a log was asked
+		}
 		f.addFetchLeader(resp, p.topic, out)
 		f.countFetched(p.topic, 0, true)
 		return nil

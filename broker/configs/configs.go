@@ -125,8 +125,12 @@ func (c *Configs) Overrides(topic string) config.Values {
 }
 
 // Topic is a topic's effective configuration. A topic not heard of yet is
-// looked up, as its configs are written before the topic is.
+// looked up, as its configs are written before the topic is. The empty name
+// stands for a topic without overrides.
 func (c *Configs) Topic(topic string) config.Log {
+	if topic == "" {
+		return c.Broker().TopicDefaults()
+	}
 	c.mu.RLock()
 	overrides, known := c.topics[topic]
 	broker := c.broker

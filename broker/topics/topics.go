@@ -16,7 +16,7 @@ import (
 
 // More refusals; clients see their text.
 var (
-	ErrExists               = errors.New("topic exists already")
+	ErrExists               = errors.New("topic already exists")
 	ErrUnknown              = errors.New("no such topic")
 	ErrInvalidConfig        = errors.New("invalid topic config")
 	ErrInvalidRequest       = errors.New("invalid request")
