@@ -1,0 +1,100 @@
+package server
+
+import (
+	"fmt"
+	"time"
+)
+
+// A client that sends or reads slowly gets the time-out and then a second more
+// for each slowBytes that it has moved.
+const slowBytes = 32 << 10
+
+// sweepEvery is how often deadlines are looked at: often enough that the
+// shortest is hit within a tenth of it.
+func (s *Server) sweepEvery() time.Duration {
+	least := min(s.opts.FrameTimeout, s.opts.WriteTimeout)
+	if s.opts.IdleTimeout > 0 {
+		least = min(least, s.opts.IdleTimeout)
+	}
+	return max(min(least/10, time.Second), time.Millisecond)
+}
+
+// scheduleLocked sees to the next sweep while there are connections.
+func (s *Server) scheduleLocked() {
+	if s.sweeping || len(s.open) == 0 {
+		return
+	}
+	s.sweeping = true
+	s.stopSweep = s.opts.Clock.AfterFunc(s.sweepEvery(), s.sweep)
+}
+
+// sweep ends the connections whose time is over. Deadlines are kept here, as
+// numbers in the connection, and not in the poller, since a timer set for each
+// request is dear.
+func (s *Server) sweep() {
+	now := s.nanos()
+	s.mu.Lock()
+	s.sweeping = false
+	var late []*Conn
+	var reasons []error
+	for _, c := range s.open {
+		if reason := c.overdue(now); reason != nil {
+			late, reasons = append(late, c), append(reasons, reason)
+		}
+	}
+	s.scheduleLocked()
+	s.mu.Unlock()
+	for i, c := range late {
+		if reasons[i] == errIdle {
+			s.count.listeners[c.ListenerName].expired.Add(1)
+		} else {
+			s.logs.warn(c, "slow", reasons[i])
+		}
+		go c.end(reasons[i]) // closing waits for a system call in flight
+	}
+}
+
+// overdue tells why the connection has to end at the time now, nil if it has
+// not.
+func (c *Conn) overdue(now int64) error {
+	o := &c.server.opts
+	over := func(since, moved int64, timeout time.Duration) bool {
+		return since != 0 && now-since > int64(timeout)+moved*int64(time.Second)/slowBytes
+	}
+	if over(c.authSince.Load(), 0, o.FrameTimeout) {
+		return fmt.Errorf("authentication: %w", errSlowFrame)
+	}
+	if over(c.frameSince.Load(), c.frameBytes.Load(), o.FrameTimeout) {
+		return errSlowFrame
+	}
+	if over(c.writeSince.Load(), c.writeBytes.Load(), o.WriteTimeout) {
+		return errSlowReader
+	}
+	idle := o.IdleTimeout > 0 && c.busy.Load() == 0 && c.frameSince.Load() == 0 && c.writeSince.Load() == 0
+	if idle && now-c.lastActive.Load() > int64(o.IdleTimeout) && !c.isMuted() {
+		return errIdle
+	}
+	return nil
+}
+
+func (c *Conn) isMuted() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.server.opts.Clock.Now().Before(c.muted)
+}
+
+// evict ends the connection that was active least recently, of any listener but
+// one.
+func (s *Server) evict(except string) {
+	var oldest *Conn
+	s.mu.Lock()
+	for _, c := range s.open {
+		if c.ListenerName != except && (oldest == nil || c.lastActive.Load() < oldest.lastActive.Load()) {
+			oldest = c
+		}
+	}
+	s.mu.Unlock()
+	if oldest != nil {
+		oldest.end(errEvicted)
+	}
+}

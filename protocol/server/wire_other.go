@@ -1,0 +1,7 @@
+//go:build !linux
+
+package server
+
+import "net"
+
+func newWire(c *Conn, nc net.Conn) wire { return &stream{c, nc} }
