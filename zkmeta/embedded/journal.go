@@ -23,17 +23,18 @@ const (
 	maxFile = 8 << 30
 	// chunkBytes is about how long a chunk of a snapshot is.
 	chunkBytes = 1 << 20
-	// slack is how much is journaled before the first compaction is worth it.
-	slack = 4 << 20
+	// defaultSlack is how much is journaled before a compaction is worth it.
+	defaultSlack = 4 << 20
 )
 
 // journal is the file: a snapshot and the batches since. All but open is called
 // by the committer only.
 type journal struct {
-	fs   vfs.FS
-	dir  string
-	log  zerolog.Logger
-	file vfs.File
+	fs    vfs.FS
+	dir   string
+	slack int64
+	log   zerolog.Logger
+	file  vfs.File
 
 	size      int64 // up to here everything is durable
 	compactAt int64 // size from which a compaction is tried
@@ -43,8 +44,8 @@ type journal struct {
 func (j *journal) path(name string) string { return filepath.Join(j.dir, name) }
 
 // openJournal reads the file, or makes it, in a directory that is locked.
-func openJournal(f vfs.FS, dir string, log zerolog.Logger) (*journal, *tree, error) {
-	j := &journal{fs: f, dir: dir, log: log}
+func openJournal(f vfs.FS, dir string, slack int64, log zerolog.Logger) (*journal, *tree, error) {
+	j := &journal{fs: f, dir: dir, slack: slack, log: log}
 	if err := f.Remove(j.path(newName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, err
 	}
@@ -77,7 +78,7 @@ func (j *journal) load() (*tree, error) {
 		return nil, err
 	}
 	j.size = int64(good)
-	j.compactAt = 2*int64(snapshot) + slack
+	j.compactAt = 2*int64(snapshot) + j.slack
 	if torn := len(buf) - good; torn > 0 {
 		j.log.Warn().Str("file", j.path(fileName)).Int("bytes", torn).Int("offset", good).
 			Msg("cut off the end of the metadata file, which a crash left incomplete: nothing in it was ever acknowledged")
@@ -238,7 +239,7 @@ func (j *journal) maybeCompact(t *tree) {
 		return
 	}
 	if err := j.rewrite(t); err != nil && j.broken == nil {
-		j.compactAt = j.size + slack
+		j.compactAt = j.size + j.slack
 		j.log.Warn().Err(err).Msg("compacting the metadata file failed, it goes on growing")
 	}
 }
@@ -260,7 +261,7 @@ func (j *journal) rewrite(t *tree) error {
 	if j.file != nil {
 		j.file.Close()
 	}
-	j.file, j.size, j.compactAt = file, size, 2*size+slack
+	j.file, j.size, j.compactAt = file, size, 2*size+j.slack
 	if err := j.fs.SyncDir(j.dir); err != nil {
 		// The name may or may not survive a crash, and with it all that would
 		// be appended from now on.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -21,6 +22,8 @@ type Options struct {
 	FS     vfs.FS // default the machine's
 	Logger zerolog.Logger
 	Clock  clock.Clock // default the machine's
+
+	slack int64 // of the journal, for tests
 }
 
 // ErrInUse marks a store that another use of the same directory holds.
@@ -58,7 +61,10 @@ func open(dir string, o Options) (*Store, error) {
 	if o.FS == nil {
 		o.FS = vfs.OS
 	}
-	if err := o.FS.MkdirAll(dir); err != nil {
+	if o.slack == 0 {
+		o.slack = defaultSlack
+	}
+	if err := makeDir(o.FS, dir); err != nil {
 		return nil, fmt.Errorf("metadata store: %w", err)
 	}
 	lock, err := takeLock(o.FS, dir)
@@ -74,7 +80,7 @@ func open(dir string, o Options) (*Store, error) {
 }
 
 func openLocked(dir string, lock io.Closer, o Options) (*Store, error) {
-	j, t, err := openJournal(o.FS, dir, o.Logger)
+	j, t, err := openJournal(o.FS, dir, o.slack, o.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -84,6 +90,23 @@ func openLocked(dir string, lock io.Closer, o Options) (*Store, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// makeDir makes a directory whose name survives a crash.
+func makeDir(f vfs.FS, dir string) error {
+	if there, err := vfs.Exists(f, dir); err != nil || there {
+		return err
+	}
+	parent := filepath.Dir(dir)
+	if parent != dir {
+		if err := makeDir(f, parent); err != nil {
+			return err
+		}
+	}
+	if err := f.MkdirAll(dir); err != nil {
+		return err
+	}
+	return f.SyncDir(parent)
 }
 
 // takeLock locks the directory and writes into the lock's file who holds it.
