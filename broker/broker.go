@@ -327,13 +327,15 @@ func (b *Broker) stop() error {
 	if b.keeper != nil {
 		b.keeper.close()
 	}
+	if b.waits != nil {
+		b.waits.Close() // what is parked is answered now
+	}
 	if b.server != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 		defer cancel()
-		errs = append(errs, b.server.Close(ctx))
-	}
-	if b.waits != nil {
-		b.waits.Close()
+		if err := b.server.Close(ctx); err != nil {
+			b.o.Logger.Warn().Err(err).Msg("some clients did not take their answers in time")
+		}
 	}
 	if b.configs != nil {
 		b.configs.Close()

@@ -235,6 +235,10 @@ func (c *Configs) applyTopic(topic string, v config.Values) {
 }
 
 func (c *Configs) applyBroker(isDefault bool, v config.Values) {
+	v, warnings := config.FilterDynamic(v, !isDefault)
+	for _, w := range warnings {
+		c.o.Logger.Warn().Str("key", w.Key).Msg(w.Text)
+	}
 	c.mu.Lock()
 	per, def := c.perBroker, c.forCluster
 	if isDefault {

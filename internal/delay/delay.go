@@ -68,7 +68,10 @@ func (t *Timer) Wait(task Task, timeout time.Duration, on ...*Waiters) *Entry {
 		e.links[i].entry = e
 		w.add(&e.links[i])
 	}
-	t.add(e, timeout)
+	if !t.add(e, timeout) {
+		e.Force()
+		return nil
+	}
 	// What changed between the first look and the registration woke nobody.
 	if e.Try() {
 		return nil
@@ -123,16 +126,21 @@ func (t *Timer) tickOf(at time.Time) int64 {
 	return int64(at.Sub(t.start) / time.Millisecond)
 }
 
-func (t *Timer) add(e *Entry, timeout time.Duration) {
+// add reports false once the timer is closed.
+func (t *Timer) add(e *Entry, timeout time.Duration) bool {
 	now := t.clock.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.closed {
+		return false
+	}
 	if t.wheel.count == 0 {
 		t.wheel.now = t.tickOf(now) // nothing is held: no slot can be passed over
 	}
 	// Round up: a wait may last longer than asked, never shorter.
 	t.wheel.add(e, t.tickOf(now.Add(timeout+time.Millisecond-1)))
 	t.armLocked(now)
+	return true
 }
 
 func (t *Timer) remove(e *Entry) {
@@ -187,14 +195,18 @@ func (t *Timer) Len() int {
 	return t.wheel.count
 }
 
-// Close stops the clock call; tasks that still wait are never completed by
-// time.
+// Close ends every wait as if its time were over, and from then on no task
+// waits any more.
 func (t *Timer) Close() {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.closed = true
 	if t.stop != nil {
 		t.stop()
+	}
+	held := t.wheel.drain()
+	t.mu.Unlock()
+	for _, e := range held {
+		e.Force()
 	}
 }
 

@@ -161,3 +161,17 @@ func TestConcurrentWakeAndTimeout(t *testing.T) {
 		}
 	}
 }
+
+func TestClose(t *testing.T) {
+	_, timer, p := newProbe()
+	var w Waiters
+	timer.Wait(p, time.Hour, &w)
+	timer.Close()
+	if p.done.Load() != 1 || !p.expired.Load() || w.Len() != 0 || timer.Len() != 0 {
+		t.Fatalf("done %d expired %v lists %d timed %d, want 1 true 0 0", p.done.Load(), p.expired.Load(), w.Len(), timer.Len())
+	}
+	late := &probe{clock: clock.System{}}
+	if e := timer.Wait(late, time.Hour, &w); e != nil || late.done.Load() != 1 || !late.expired.Load() || w.Len() != 0 {
+		t.Fatal("a task waits on a closed timer")
+	}
+}

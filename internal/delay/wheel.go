@@ -143,3 +143,17 @@ func (w *wheel) spread(due []*Entry) []*Entry {
 	}
 	return due
 }
+
+// drain empties the wheel.
+func (w *wheel) drain() []*Entry {
+	var held []*Entry
+	for level := range w.slots {
+		for slot := range w.slots[level] {
+			for e := w.slots[level][slot].head; e != nil; e = w.slots[level][slot].head {
+				w.remove(e)
+				held = append(held, e)
+			}
+		}
+	}
+	return held
+}
