@@ -130,11 +130,12 @@ func (im *Image) duty(b *broker, p *partition) duty {
 	// A leaving follower is stopped, so that its last fetch is over before it
 	// goes. A leaving leader hears of its successor first: StopReplica alone
 	// would leave it leading.
-	leaves := b.leaving && p.state.Leader != b.ID && len(p.replicas) > 1 && !m.leads && m.ledEpoch != cluster.NoLeaderEpoch
+	leaves := b.leaving && p.state.Leader != b.ID && len(p.replicas) > 1
+	toldSo := !m.leads && m.ledEpoch != cluster.NoLeaderEpoch
 	switch {
-	case m.stopped && b.leaving:
+	case leaves && m.stopped:
 		return noDuty
-	case leaves || m.offline && !m.probe:
+	case leaves && toldSo, m.offline && m.probe == 0:
 		if m.stopped {
 			return noDuty
 		}
@@ -188,7 +189,7 @@ func (d *decision) duties(b *broker) (lead *LeaderAndISR, stops, removes *StopRe
 		switch d.im.duty(b, p) {
 		case leadOrFollow:
 			if lead == nil {
-				lead = &LeaderAndISR{}
+				lead = &LeaderAndISR{at: d.im.seq}
 			}
 			d.addLead(lead, b, p)
 		case stop:

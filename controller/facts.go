@@ -112,7 +112,7 @@ func (im *Image) LogDirFailed(id cluster.BrokerID) {
 	for p := range im.hostedBy(id) {
 		r := p.replica(id)
 		r.renew(b)
-		r.ledEpoch, r.probe = cluster.NoLeaderEpoch, true
+		r.ledEpoch, r.probe = cluster.NoLeaderEpoch, im.nextSeq()
 		b.due[p] = struct{}{}
 	}
 }

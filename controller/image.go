@@ -110,7 +110,7 @@ type replica struct {
 	leads       bool                // and it said that this broker leads
 	isNew       bool                // LeaderAndIsr may create it on any disk
 	offline     bool                // answered KAFKA_STORAGE_ERROR
-	probe       bool                // is asked again although offline
+	probe       uint64              // asked at that seq, although offline, what became of it; 0: not
 	stopped     bool                // acknowledged StopReplica without deletion
 	deleted     bool                // acknowledged StopReplica with deletion
 	undeletable bool                // answered an error to that

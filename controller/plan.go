@@ -87,6 +87,7 @@ type LeaderAndISR struct {
 	Topics []LeaderAndISRTopic
 	// Leaders are the endpoints of the leaders named.
 	Leaders []Node
+	at      uint64 // the image's seq by which it was decided
 }
 
 // Node is a broker's endpoint on the listener between brokers.

@@ -14,7 +14,7 @@ import (
 
 var (
 	seedFlag  = flag.Uint64("seed", 0, "run only this seed of the random tests")
-	seedsFlag = flag.Int("seeds", 150, "how many seeds the random tests run")
+	seedsFlag = flag.Int("seeds", 60, "how many seeds the random tests run")
 )
 
 // TestRandom drives an image against the obvious models of ZooKeeper and of
@@ -45,6 +45,7 @@ type world struct {
 	names   int
 
 	brokers map[cluster.BrokerID]*modelBroker
+	flying  map[cluster.BrokerID][]Send                     // given to a broker's sender and not done
 	wrote   map[cluster.TopicPartition]cluster.LeaderAndISR // highest epoch seen
 	trace   []string
 }
@@ -67,6 +68,7 @@ func newWorld(seed uint64) *world {
 		topics:  map[string]Topic{},
 		deletes: map[string]bool{},
 		brokers: map[cluster.BrokerID]*modelBroker{},
+		flying:  map[cluster.BrokerID][]Send{},
 		wrote:   map[cluster.TopicPartition]cluster.LeaderAndISR{},
 	}
 }
@@ -193,41 +195,65 @@ func (w *world) readAll() {
 	}
 }
 
-// send delivers a prefix of what is due to each broker; with faults the last
-// answer, or the request, is lost.
+// send hands what is due to those brokers that have nothing in flight, and
+// delivers some of what is. With faults, facts may come between two requests,
+// and between a request and its answer; the last answer, or the request, may be
+// lost.
 func (w *world) send(sends []Send, faulty bool) {
 	for len(sends) > 0 {
 		n := slices.IndexFunc(sends, func(s Send) bool { return s.Broker != sends[0].Broker })
 		if n < 0 {
 			n = len(sends)
 		}
-		w.sendTo(sends[:n], faulty)
+		if id := sends[0].Broker; len(w.flying[id]) == 0 {
+			w.flying[id] = slices.Clone(sends[:n])
+		}
 		sends = sends[n:]
+	}
+	for _, id := range sortedKeys(w.flying) {
+		w.deliver(id, faulty)
 	}
 }
 
-func (w *world) sendTo(sends []Send, faulty bool) {
-	b := w.brokers[sends[0].Broker]
-	for _, s := range sends {
+func (w *world) deliver(id cluster.BrokerID, faulty bool) {
+	for len(w.flying[id]) > 0 {
+		s := w.flying[id][0]
+		b := w.brokers[id]
 		if b == nil || b.epoch != s.Epoch {
+			delete(w.flying, id)
 			return
 		}
-		fate := 2
+		fate := 9
 		if faulty {
 			fate = w.r.IntN(10)
 		}
-		if fate == 0 {
+		switch {
+		case fate == 0:
 			w.log("request lost: %s", s.text())
+			delete(w.flying, id)
 			return
+		case fate < 3:
+			return // later
 		}
 		a := b.receive(s)
-		if fate == 1 {
+		if fate == 3 {
 			w.log("answer lost: %s", s.text())
+			delete(w.flying, id)
 			return
+		}
+		if fate == 4 {
+			w.log("before the answer to: %s", s.text())
+			w.fact()
+			if w.brokers[id] != b {
+				delete(w.flying, id)
+				return
+			}
 		}
 		w.log("answered %v: %s", a.Partitions, s.text())
 		w.im.Answered(s, a)
+		w.flying[id] = w.flying[id][1:]
 	}
+	delete(w.flying, id)
 }
 
 // receive is what a broker does with a request.

@@ -79,6 +79,7 @@ func (im *Image) settleDeletion(w Write, r Result) {
 const (
 	codeNone                 = 0
 	codeUnknownPartition     = 3
+	codeStaleControllerEpoch = 11
 	codeInvalidTopic         = 17
 	codeKafkaStorage         = 56
 	codePreferredUnavailable = 80
@@ -123,11 +124,14 @@ func (im *Image) ledAnswered(b *broker, l *LeaderAndISR, a Answer) {
 			r := p.replica(b.ID)
 			r.renew(b)
 			was := r.offline
-			r.ledEpoch, r.isNew, r.probe = lp.State.LeaderEpoch, false, false
-			r.leads = lp.State.Leader == b.ID
-			if code := a.Partitions[tp]; code == codeKafkaStorage {
+			r.isNew, r.leads = false, lp.State.Leader == b.ID
+			if l.at >= r.probe { // else it was on its way when the disk failed
+				r.ledEpoch, r.probe = lp.State.LeaderEpoch, 0
+			}
+			switch a.Partitions[tp] {
+			case codeKafkaStorage:
 				r.offline = true
-			} else if code == codeNone {
+			case codeNone, codeStaleControllerEpoch: // it hosts it, since now or already
 				r.offline, r.stopped = false, false
 			}
 			if was != r.offline {
