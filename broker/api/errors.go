@@ -43,6 +43,7 @@ var codes = []struct {
 	{logstore.ErrClosed, protocol.ErrNotLeaderOrFollower},
 	{logstore.ErrNotFound, protocol.ErrUnknownTopicOrPartition},
 	{logstore.ErrCorruptLog, protocol.ErrKafkaStorageError},
+	{logstore.ErrCorruptPartitionMetadata, protocol.ErrKafkaStorageError},
 	{logstore.ErrTooLarge, protocol.ErrRecordListTooLarge},
 	{logstore.ErrInconsistentTopicID, protocol.ErrInconsistentTopicID},
 
