@@ -34,6 +34,7 @@ const (
 	errOutOfOrderSequence       = 45
 	errInvalidProducerEpoch     = 47
 	errInvalidTxnState          = 48
+	errTopicDeletionDisabled    = 73
 	errTransactionalIDAuth      = 53
 	errCoordinatorFenced        = 52
 	errFetchSessionIDNotFound   = 70
