@@ -85,8 +85,6 @@ func (r *Rules) checkRequest(entry, rest []byte, err error) error {
 		return err
 	case int8(entry[posMagic]) != MagicV2:
 		return rejectf(ErrInvalidRecord, FaultNone, "Produce v%d needs magic 2, not %d", r.APIVersion, entry[posMagic])
-	case r.APIVersion < 7 && len(entry) < posLastOffsetDelta:
-		return rejectf(ErrUnprocessable, FaultNone, "%d bytes are too few for a batch header", len(entry))
 	case r.APIVersion < 7 && !Batch(entry).Codec().Valid():
 		return rejectf(ErrUnprocessable, FaultNone, "unknown compression type %d", Batch(entry).Codec())
 	case r.APIVersion < 7 && Batch(entry).Codec() == CodecZstd:
