@@ -13,7 +13,10 @@ type decision struct {
 
 	live    []Broker                   // shared by all UpdateMetadata
 	updates map[uint64]*UpdateMetadata // by what the broker has acknowledged
-	sorted  []*partition               // all of them, for a decision on everything
+	// For a decision on everything: all partitions, sorted, and those of each
+	// broker among them.
+	sorted []*partition
+	hosted map[cluster.BrokerID][]*partition
 }
 
 func (d *decision) plan(s Scope, brokers []cluster.BrokerID) Plan {
@@ -30,8 +33,7 @@ func (d *decision) plan(s Scope, brokers []cluster.BrokerID) Plan {
 	slices.Sort(p.Asks)
 	p.Asks = slices.Compact(p.Asks)
 	if d.all {
-		d.sorted = slices.Clone(s.parts)
-		slices.SortFunc(d.sorted, comparePartitions)
+		d.sort(s.parts)
 	}
 	for _, id := range brokers {
 		if b := d.im.brokers[id]; b != nil {
@@ -39,6 +41,18 @@ func (d *decision) plan(s Scope, brokers []cluster.BrokerID) Plan {
 		}
 	}
 	return p
+}
+
+func (d *decision) sort(parts []*partition) {
+	d.sorted = slices.Clone(parts)
+	slices.SortFunc(d.sorted, comparePartitions)
+	d.hosted = make(map[cluster.BrokerID][]*partition, len(d.im.brokers))
+	for _, p := range d.sorted {
+		for i := range p.replicas {
+			id := p.replicas[i].id
+			d.hosted[id] = append(d.hosted[id], p)
+		}
+	}
 }
 
 // topic: an id for a topic without one; the end of a deletion.
@@ -211,7 +225,7 @@ func (d *decision) duties(b *broker) (lead *LeaderAndISR, stops, removes *StopRe
 // sorted.
 func (d *decision) candidates(b *broker) []*partition {
 	if d.all {
-		return d.sorted
+		return d.hosted[b.ID]
 	}
 	parts := make([]*partition, 0, len(b.due))
 	for p := range b.due {
