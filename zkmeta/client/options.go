@@ -21,8 +21,9 @@ type Options struct {
 	// SessionTimeout is asked for; the server may clamp it. Default 18 s.
 	SessionTimeout time.Duration
 	// ConnectionTimeout bounds a dial and, after it, a TLS handshake and the
-	// begin of the session, each. Default a third of SessionTimeout; it is
-	// kept between 0.5 s and two thirds of SessionTimeout.
+	// begin of the session, each. A third of SessionTimeout is the default and
+	// the most, so that a session outlives two servers that are away; half a
+	// second is the least. (How long a start waits is the context's of Wait.)
 	ConnectionTimeout time.Duration
 	// CallTimeout bounds a call; after it the outcome is unknown. Default
 	// SessionTimeout, at least 5 s.
@@ -51,9 +52,9 @@ func (o *Options) setDefaults() {
 		o.SessionTimeout = 18 * time.Second
 	}
 	if o.ConnectionTimeout <= 0 {
-		o.ConnectionTimeout = o.SessionTimeout / 3
+		o.ConnectionTimeout = o.SessionTimeout
 	}
-	o.ConnectionTimeout = max(min(o.ConnectionTimeout, o.SessionTimeout*2/3), 500*time.Millisecond)
+	o.ConnectionTimeout = max(min(o.ConnectionTimeout, o.SessionTimeout/3), 500*time.Millisecond)
 	if o.CallTimeout <= 0 {
 		o.CallTimeout = max(o.SessionTimeout, 5*time.Second)
 	}

@@ -260,6 +260,9 @@ func (x *session) Multi(ctx context.Context, ops ...zkmeta.Op) ([]zkmeta.Result,
 	if len(ops) == 0 {
 		return nil, nil
 	}
+	if n := zkmeta.Size(ops) + len(ops)*len(x.chroot); n > zkmeta.MaxRequestBytes {
+		return nil, fmt.Errorf("%w: %d operations need %d bytes with the chroot", zkmeta.ErrTooLarge, len(ops), n)
+	}
 	requests := make([]any, len(ops))
 	for i, op := range ops {
 		r, err := x.requestOf(op)

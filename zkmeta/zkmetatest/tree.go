@@ -205,6 +205,12 @@ func testTooLarge(f *fixture) {
 	_, err := f.s.Multi(f.ctx, zkmeta.Set("/big", make([]byte, 1<<20), 0))
 	f.fails(err, zkmeta.ErrTooLarge)
 	equal(f, "nothing was done", f.stat("/big").Version, 0)
+	many := make([]zkmeta.Op, 30_000) // small ones add up
+	for i := range many {
+		many[i] = zkmeta.Check("/big", 0)
+	}
+	_, err = f.s.Multi(f.ctx, many...)
+	f.fails(err, zkmeta.ErrTooLarge)
 	data := bytes.Repeat([]byte("x"), 1_000_000)
 	f.multi(zkmeta.Set("/big", data, 0)) // the connection is still good
 	got, _, err := f.s.Get(f.ctx, "/big", false)
