@@ -14,7 +14,7 @@ import (
 
 var (
 	seedFlag  = flag.Uint64("seed", 0, "run only this seed of the random tests")
-	seedsFlag = flag.Int("seeds", 60, "how many seeds the random tests run")
+	seedsFlag = flag.Int("seeds", 25, "how many seeds the random tests run")
 )
 
 // TestRandom drives an image against the obvious models of ZooKeeper and of

@@ -27,9 +27,10 @@ const patience = 10 * time.Second
 // fake is a broker that keeps to the controller's protocol and nothing else: it
 // speaks real frames on a loopback socket and remembers what it was told.
 type fake struct {
-	t     *testing.T
+	t     testing.TB
 	id    cluster.BrokerID
-	store *embedded.Store
+	store zkmeta.Store
+	mem   *embedded.Store // the same, where it can be made to fail
 	ln    net.Listener
 	wg    sync.WaitGroup
 
@@ -60,7 +61,7 @@ func ensemble(t *testing.T) *embedded.Memory {
 	return m
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -70,9 +71,17 @@ func must(t *testing.T, err error) {
 // newFake starts and registers a broker.
 func newFake(t *testing.T, m *embedded.Memory, id cluster.BrokerID) *fake {
 	t.Helper()
+	s := m.Connect()
+	f := newFakeOn(t, s, id)
+	f.mem = s
+	return f
+}
+
+func newFakeOn(t testing.TB, s zkmeta.Store, id cluster.BrokerID) *fake {
+	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	f := &fake{t: t, id: id, store: m.Connect(), ln: ln, conns: map[net.Conn]bool{}}
+	f := &fake{t: t, id: id, store: s, ln: ln, conns: map[net.Conn]bool{}}
 	f.cond = sync.NewCond(&f.mu)
 	f.forget()
 	f.wg.Go(f.accept)
@@ -389,7 +398,7 @@ func partitions(lists ...[]cluster.BrokerID) map[int32]cluster.Assignment {
 
 func on(ids ...cluster.BrokerID) []cluster.BrokerID { return ids }
 
-func createTopic(t *testing.T, s zkmeta.Session, name string, p map[int32]cluster.Assignment) cluster.TopicID {
+func createTopic(t testing.TB, s zkmeta.Session, name string, p map[int32]cluster.Assignment) cluster.TopicID {
 	t.Helper()
 	id := cluster.NewTopicID()
 	_, err := s.Multi(context.Background(), zkmeta.CreateTopic(name, zkmeta.TopicAssignment{ID: id, Partitions: p}))

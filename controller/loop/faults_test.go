@@ -27,7 +27,7 @@ func touchesState(c embedded.Call) bool {
 // faultOnce does a fault to the first call that matches.
 func faultOnce(f *fake, fault embedded.Fault, match func(embedded.Call) bool) *atomic.Bool {
 	done := &atomic.Bool{}
-	f.store.SetHook(func(_ context.Context, c embedded.Call) embedded.Fault {
+	f.mem.SetHook(func(_ context.Context, c embedded.Call) embedded.Fault {
 		if match(c) && done.CompareAndSwap(false, true) {
 			return fault
 		}
@@ -87,13 +87,13 @@ func TestDisconnection(t *testing.T) {
 	c.await(t, "true 1")
 	createTopic(t, f2.session(), "a", partitions(on(2, 1)))
 	f1.awaitLeader(tpOf("a", 0), 2, 0)
-	f1.store.Disconnect()
+	f1.mem.Disconnect()
 	createTopic(t, f2.session(), "b", partitions(on(1)))
 	f2.die()
 	if _, _, err := l.AllocateProducerIDs(context.Background(), 1, f1.epoch); !errors.Is(err, zkmeta.ErrNotConnected) {
 		t.Fatalf("allocated without ZooKeeper: %v", err)
 	}
-	f1.store.Reconnect()
+	f1.mem.Reconnect()
 	f1.awaitLeader(tpOf("a", 0), 1, 1)
 	f1.awaitLeader(tpOf("b", 0), 1, 0)
 	if e, active := l.Epoch(); !active || e != 1 {

@@ -152,7 +152,7 @@ func TestCreationReadsNoOtherTopic(t *testing.T) {
 	f.await("all topics", func() bool { return len(f.meta) == 100 })
 	var reads atomic.Pointer[[]string]
 	reads.Store(&[]string{})
-	f.store.SetHook(func(_ context.Context, c embedded.Call) embedded.Fault {
+	f.mem.SetHook(func(_ context.Context, c embedded.Call) embedded.Fault {
 		if c.Kind == "get" || c.Kind == "children" || c.Kind == "exists" {
 			all := append(slices.Clone(*reads.Load()), c.Kind+" "+strings.Join(c.Paths, ","))
 			reads.Store(&all)
@@ -211,7 +211,7 @@ func TestSessionExpiry(t *testing.T) {
 	createTopic(t, f.session(), "a", partitions(on(1)))
 	f.awaitLeader(tpOf("a", 0), 1, 0)
 	old := f.session().Generation()
-	f.store.Expire()
+	f.mem.Expire()
 	c.await(t, "false 1")
 	if f.session().Generation() == old {
 		t.Fatal("same session")
