@@ -160,10 +160,10 @@ func (im *Image) duty(b *broker, p *partition) duty {
 	return noDuty
 }
 
-// broker appends what is due to one broker. A newcomer hears of everything
-// before it hosts anything; otherwise a partition's leader learns its role
-// before clients learn of it, and nobody is told to follow a broker he has not
-// heard of.
+// broker appends what is due to one broker. A partition's leader learns its
+// role before clients learn of it from the same broker, and nobody is told to
+// follow a broker he has not heard of. 3.9.2 sends the same three when it fails
+// over; a broker that joins hears of all topics first from it.
 func (d *decision) broker(sends []Send, b *broker) []Send {
 	lead, stops, removes := d.duties(b)
 	update := d.update(b)
@@ -171,20 +171,16 @@ func (d *decision) broker(sends []Send, b *broker) []Send {
 		s.Broker, s.Epoch = b.ID, b.Epoch
 		sends = append(sends, s)
 	}
-	newcomer := b.brokersAcked == 0
-	if update != nil && !newcomer && lead != nil && d.im.brokersSeq > b.brokersAcked {
+	if update != nil && lead != nil && d.im.brokersSeq > b.brokersAcked {
 		add(Send{UpdateMetadata: &UpdateMetadata{Brokers: update.Brokers, BrokersOnly: true, through: update.through}})
 		if len(update.Topics) == 0 {
 			update = nil
 		}
 	}
-	if update != nil && newcomer {
-		add(Send{UpdateMetadata: update})
-	}
 	if lead != nil {
 		add(Send{LeaderAndISR: lead})
 	}
-	if update != nil && !newcomer {
+	if update != nil {
 		add(Send{UpdateMetadata: update})
 	}
 	if stops != nil {

@@ -61,17 +61,17 @@ func acknowledge(im *Image) (writes, sends int) {
 	}
 }
 
-// What a plan holds at scale: one pair of requests for each broker after an
-// election of the controller, and one write for each replica of a lost broker.
+// What a plan holds at scale: three requests for each broker after an election
+// of the controller, and one write for each replica of a lost broker.
 // The benchmarks say how long it takes for 200,000 partitions on 100 brokers.
 func TestScale(t *testing.T) {
 	im := loaded(20, 100, 100)
 	plan := Decide(im)
-	if len(plan.Sends) != 40 || len(plan.Writes) != 0 {
+	if len(plan.Sends) != 60 || len(plan.Writes) != 0 {
 		t.Fatalf("%d sends, %d writes", len(plan.Sends), len(plan.Writes))
 	}
 	// What all are told alike is made once.
-	if plan.Sends[0].UpdateMetadata == nil || plan.Sends[0].UpdateMetadata != plan.Sends[38].UpdateMetadata {
+	if plan.Sends[2].UpdateMetadata == nil || plan.Sends[2].UpdateMetadata != plan.Sends[59].UpdateMetadata {
 		t.Fatal("UpdateMetadata is not shared")
 	}
 	acknowledge(im)
