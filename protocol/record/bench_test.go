@@ -7,6 +7,21 @@ import (
 	"testing"
 )
 
+// fillWords fills p with made-up words, which compress about as logs do.
+func fillWords(rnd *rand.Rand, p []byte) {
+	for i := 0; i < len(p); {
+		word := rnd.IntN(300)
+		n := 3 + word%9
+		for j := 0; j < n && i < len(p); j, i = j+1, i+1 {
+			p[i] = byte('a' + (word*31+j*j*7)%26)
+		}
+		if i < len(p) {
+			p[i] = ' '
+			i++
+		}
+	}
+}
+
 // benchBatch builds a batch of about total bytes of records of recSize bytes.
 func benchBatch(codec Codec, total, recSize int) Batch {
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -14,9 +29,7 @@ func benchBatch(codec Codec, total, recSize int) Batch {
 	value := make([]byte, recSize)
 	ts := int64(1_700_000_000_000)
 	for b.Size()+recSize <= total {
-		for i := range value {
-			value[i] = "0123456789abcdef"[rnd.IntN(16)]
-		}
+		fillWords(rnd, value)
 		ts += int64(rnd.IntN(3))
 		b.Append(ts, nil, value, nil)
 	}

@@ -14,13 +14,10 @@ import (
 var xerialMagic = []byte{0x82, 'S', 'N', 'A', 'P', 'P', 'Y', 0}
 
 const (
-	xerialHeaderLen  = 16
-	xerialVersion    = 1 // written, and the oldest accepted
-	xerialBlockSize  = 32 << 10
-	xerialMaxChunk   = 512 << 20
-	snappyTagLiteral = 0
-	snappyTagCopy1   = 1
-	snappyTagCopy2   = 2
+	xerialHeaderLen = 16
+	xerialVersion   = 1 // written, and the oldest accepted
+	xerialBlockSize = 32 << 10
+	xerialMaxChunk  = 512 << 20
 )
 
 // snappySource decodes both framings. Every block is checked to be plain
@@ -102,66 +99,86 @@ func snappyBlock(out *[]byte, block []byte) ([]byte, error) {
 
 var errSnappy = errors.New("broken block")
 
+// snappyTag is what a tag byte says: how far it is to the next tag, how many
+// bytes come out, and how to read the offset of a copy from the four bytes
+// after it. A literal has the offset 1 and leave to point before the start.
+type snappyTag struct {
+	mask, high uint32
+	leave      uint64
+	step       uint8 // 0: a literal whose length follows the tag
+	size       uint8
+}
+
+var snappyTags = makeSnappyTags()
+
+func makeSnappyTags() (tags [256]snappyTag) {
+	for i := range tags {
+		tag, t := byte(i), &tags[i]
+		switch tag & 3 {
+		case 0: // literal
+			t.size, t.step, t.high, t.leave = tag>>2+1, tag>>2+2, 1, 1<<40
+			if tag>>2 >= 60 {
+				t.step = 0
+			}
+		case 1: // copy, offset of 11 bits
+			t.size, t.step, t.mask, t.high = 4+tag>>2&7, 2, 0xff, uint32(tag&0xe0)<<3
+		case 2: // copy, offset of 16 bits
+			t.size, t.step, t.mask = 1+tag>>2, 3, 0xffff
+		case 3: // copy, offset of 32 bits
+			t.size, t.step, t.mask = 1+tag>>2, 5, 0xffffffff
+		}
+	}
+	return tags
+}
+
 // snappyLen walks the tags of a block and returns the length it decodes to. It
 // fails where that is not the claimed length, where a copy reaches before the
-// start, and on s2's extension of the format, which other clients cannot read.
+// start, and on s2's extension of the format (an offset of 0), which other
+// clients cannot read. As the tags follow no pattern, it does without branches
+// on them.
 func snappyLen(block []byte) (int, error) {
 	claimed, n := binary.Uvarint(block)
 	if n <= 0 || claimed > 1<<32-1 {
 		return 0, errSnappy
 	}
-	var have uint64
 	p := block[n:]
-	for len(p) > 0 && have <= claimed {
-		tag := p[0]
-		var size, offset uint64
-		switch tag & 3 {
-		case snappyTagLiteral:
-			extra := 0
-			size = uint64(tag >> 2)
-			if size >= 60 {
-				extra = int(size) - 59
-				if len(p) < 1+extra {
-					return 0, errSnappy
-				}
-				size = 0
-				for i := extra; i > 0; i-- {
-					size = size<<8 | uint64(p[i])
-				}
-			}
-			size++
-			if size > uint64(len(p)-1-extra) {
-				return 0, errSnappy
-			}
-			p = p[1+extra+int(size):]
-			have += size
+	have, bad, i := uint64(0), false, 0
+	for i < len(p) {
+		if len(p)-i < 5 { // the last tags, padded
+			var tail [5]byte
+			copy(tail[:], p[i:])
+			have, i, bad = snappyStep(tail[:], have, i, bad)
 			continue
-		case snappyTagCopy1:
-			if len(p) < 2 {
-				return 0, errSnappy
-			}
-			size, offset = uint64(4+tag>>2&7), uint64(tag&0xe0)<<3|uint64(p[1])
-			p = p[2:]
-		case snappyTagCopy2:
-			if len(p) < 3 {
-				return 0, errSnappy
-			}
-			size, offset = uint64(1+tag>>2), uint64(binary.LittleEndian.Uint16(p[1:]))
-			p = p[3:]
-		default:
-			if len(p) < 5 {
-				return 0, errSnappy
-			}
-			size, offset = uint64(1+tag>>2), uint64(binary.LittleEndian.Uint32(p[1:]))
-			p = p[5:]
 		}
-		if offset == 0 || offset > have {
-			return 0, errSnappy
+		// The same as snappyStep, which does not get inlined.
+		h := p[i : i+5 : i+5]
+		t, next := &snappyTags[h[0]], binary.LittleEndian.Uint32(h[1:5])
+		if t.step == 0 {
+			have, i, bad = snappyStep(h, have, i, bad)
+			continue
 		}
-		have += size
+		if offset := uint64(next&t.mask | t.high); offset-1 >= have|t.leave {
+			bad = true
+		}
+		have += uint64(t.size)
+		i += int(t.step)
 	}
-	if have != claimed || len(p) > 0 {
+	if bad || i != len(p) || have != claimed {
 		return 0, errSnappy
 	}
 	return int(claimed), nil
+}
+
+// snappyStep goes from one tag, at h[0], to the next.
+func snappyStep(h []byte, have uint64, i int, bad bool) (uint64, int, bool) {
+	t, next := &snappyTags[h[0]], binary.LittleEndian.Uint32(h[1:5])
+	if t.step == 0 {
+		extra := int(h[0]>>2) - 59
+		size := next & uint32(1<<(8*extra)-1)
+		return have + uint64(size) + 1, i + 1 + extra + int(size) + 1, bad
+	}
+	if offset := uint64(next&t.mask | t.high); offset-1 >= have|t.leave {
+		bad = true
+	}
+	return have + uint64(t.size), i + int(t.step), bad
 }

@@ -1,9 +1,6 @@
 package record
 
-import (
-	"encoding/binary"
-	"math"
-)
+import "math"
 
 // badVarint is a record length that is no varint. Where it stands in plain
 // sight Kafka trips over it, in a compressed batch it finds an invalid record.
@@ -28,92 +25,53 @@ func newTally(baseTimestamp int64) tally {
 	return tally{base: baseTimestamp, max: NoTimestamp, min: math.MaxInt64}
 }
 
+// headLen is enough for everything in front of a record's key, each number
+// having three bytes at most: length, attributes, timestamp delta, offset
+// delta, key length.
+const headLen = 3 + 1 + 3 + 3 + 3
+
 // run takes whole records off p until count records have been seen in all. It
 // returns the position after the last one and "" when it has seen count,
 // short when p ends before that, or what is wrong with the record at the
 // position.
 //
-// Most records have short numbers and no headers. Those are read by a few wide
-// loads; whatever is out of the ordinary, and every judgement, is left to one.
+// Most records have short numbers and no headers. Those are read here, byte by
+// byte: the branches repeat from record to record, so they cost little, and
+// wide loads with masks were measured to be slower. Whatever is out of the
+// ordinary, and every judgement, is left to one.
 func (t *tally) run(p []byte, count int32) (pos int, problem string) {
 	n, base, maxTS, minTS := t.n, t.base, t.max, t.min
-	gap, noKey := uint64(0), uint64(0)
+	gap, noKey := uint(0), uint(0)
 	for n < count {
-		var x, z, length, ts, od, key, value uint64
-		var q, end int
+		var length, ts, od, key, value uint
+		var i, q, end int
+		var h []byte
 		var sum int64
-		if len(p)-pos < 16 {
+		if len(p)-pos < headLen {
 			goto careful
 		}
-		x = binary.LittleEndian.Uint64(p[pos:])
-		switch {
-		case x&0x80 == 0:
-			length, q = x&0x7f, pos+1
-		case x&0x8000 == 0:
-			length, q = x&0x7f|x>>1&0x3f80, pos+2
-		case x&0x800000 == 0:
-			length, q = x&0x7f|x>>1&0x3f80|x>>2&0x1fc000, pos+3
-		default:
-			goto careful
-		}
-		end = q + int(length>>1)
+		h = p[pos : pos+headLen : pos+headLen]
+		length, i = shortVarint(h, 0)
+		end = pos + i + int(length>>1)
 		if length&1 != 0 || end > len(p) {
 			goto careful
 		}
-
-		// Timestamp and offset delta, up to 3 bytes each, and the key's length,
-		// up to 2: at most 8 bytes after the attributes.
-		q++
-		x = binary.LittleEndian.Uint64(p[q:])
-		switch {
-		case x&0x80 == 0:
-			ts, x, q = x&0x7f, x>>8, q+1
-		case x&0x8000 == 0:
-			ts, x, q = x&0x7f|x>>1&0x3f80, x>>16, q+2
-		case x&0x800000 == 0:
-			ts, x, q = x&0x7f|x>>1&0x3f80|x>>2&0x1fc000, x>>24, q+3
-		default:
+		ts, i = shortVarint(h, i+1)
+		od, i = shortVarint(h, i)
+		key, i = shortVarint(h, i)
+		if ts|od >= overlong {
 			goto careful
 		}
-		switch {
-		case x&0x80 == 0:
-			od, x, q = x&0x7f, x>>8, q+1
-		case x&0x8000 == 0:
-			od, x, q = x&0x7f|x>>1&0x3f80, x>>16, q+2
-		case x&0x800000 == 0:
-			od, x, q = x&0x7f|x>>1&0x3f80|x>>2&0x1fc000, x>>24, q+3
-		default:
-			goto careful
-		}
-		switch {
-		case x&0x80 == 0:
-			key, q = x&0x7f, q+1
-		case x&0x8000 == 0:
-			key, q = x&0x7f|x>>1&0x3f80, q+2
-		default:
-			goto careful
-		}
+		q = pos + i
 		if key&1 == 0 {
 			q += int(key >> 1)
 		}
-
-		// The value's length, up to 4 bytes.
-		if q+4 > len(p) {
+		if len(p)-q < 3 {
 			goto careful
 		}
-		z = uint64(binary.LittleEndian.Uint32(p[q:]))
-		switch {
-		case z&0x80 == 0:
-			value, q = z&0x7f, q+1
-		case z&0x8000 == 0:
-			value, q = z&0x7f|z>>1&0x3f80, q+2
-		case z&0x800000 == 0:
-			value, q = z&0x7f|z>>1&0x3f80|z>>2&0x1fc000, q+3
-		case z&0x80000000 == 0:
-			value, q = z&0x7f|z>>1&0x3f80|z>>2&0x1fc000|z>>3&0xfe00000, q+4
-		default:
-			goto careful
-		}
+		h = p[q : q+3 : q+3]
+		value, i = shortVarint(h, 0)
+		q += i
 		if value&1 == 0 {
 			q += int(value >> 1)
 		}
@@ -123,7 +81,7 @@ func (t *tally) run(p []byte, count int32) (pos int, problem string) {
 
 		sum = base + (int64(ts>>1) ^ -int64(ts&1))
 		maxTS, minTS = max(maxTS, sum), min(minTS, sum)
-		gap |= od ^ uint64(n)<<1
+		gap |= od ^ uint(n)<<1
 		noKey |= key & 1
 		pos = end
 		n++
@@ -149,6 +107,31 @@ func (t *tally) run(p []byte, count int32) (pos int, problem string) {
 	t.gap = t.gap || gap != 0
 	t.noKey = t.noKey || noKey != 0
 	return pos, problem
+}
+
+// overlong is what shortVarint makes of a number that is not short. As a length
+// it reaches beyond any record.
+const overlong = 1 << 40
+
+// shortVarint reads a varint of up to three bytes, not yet unzigzagged. For a
+// longer one it returns overlong, and a position from which more can be read
+// without leaving h.
+func shortVarint(h []byte, i int) (v uint, next int) {
+	v = uint(h[i])
+	if v < 0x80 {
+		return v, i + 1
+	}
+	c := uint(h[i+1])
+	v = v&0x7f | c<<7
+	if c < 0x80 {
+		return v, i + 2
+	}
+	c = uint(h[i+2])
+	v = v&0x3fff | c<<14
+	if c < 0x80 {
+		return v, i + 3
+	}
+	return overlong, 0
 }
 
 // one reads the record at p[pos:] and returns where it ends, or short, or what
