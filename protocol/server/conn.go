@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,6 +54,7 @@ type Conn struct {
 	software struct{ name, version string }
 
 	done chan struct{} // closed when ended
+	gone chan struct{} // closed when end has returned
 	work []*Request    // of the goroutine in drain
 
 	// For the sweeper, in nanoseconds since the server's start. 0: not now.
@@ -141,19 +143,18 @@ func (c *Conn) end(reason error) {
 		return
 	}
 	c.ended = true
-	queue := c.queue
+	answered := slices.DeleteFunc(c.queue, func(r *Request) bool { return r.state == pending })
 	c.queue, c.attached = nil, nil
 	c.busy.Store(0)
 	c.changed.Broadcast()
 	close(c.done)
 	c.mu.Unlock()
 	c.nc.Close()
-	for _, r := range queue {
-		if r.state != pending { // no longer changes once ended is set
-			r.discard()
-		}
+	for _, r := range answered { // finish discards the others
+		r.discard()
 	}
 	c.server.forget(c, reason)
+	close(c.gone)
 }
 
 // stop makes the reader stop between two requests, then wait until all answers

@@ -25,6 +25,7 @@ type limits struct {
 	rate      *rate
 	listeners map[string]*listenerLimit
 	total     int
+	waiting   int // acceptors in waitLocked
 	byIP      map[netip.Addr]int
 	closed    bool
 	done      chan struct{} // closed with closed
@@ -118,6 +119,8 @@ func (l *limits) waitLocked(listener string, limit *listenerLimit) error {
 		})
 		defer stop()
 	}
+	l.waiting++
+	defer func() { l.waiting-- }()
 	for !l.closed && (l.clock.Now().Before(due) || l.fullLocked(listener, limit)) {
 		l.freed.Wait()
 	}

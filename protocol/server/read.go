@@ -115,6 +115,7 @@ func (c *Conn) readLoop() {
 		c.flush()
 		c.end(err)
 	}
+	<-c.gone // somebody else may have ended it
 	c.mu.Lock()
 	for c.writing { // the goroutine in drain is ours to wait for
 		c.changed.Wait()

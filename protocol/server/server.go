@@ -187,7 +187,7 @@ func (s *Server) tune(nc net.Conn) {
 // adopt makes an admitted connection ours and starts its reader.
 func (s *Server) adopt(l *listener, nc net.Conn, remote netip.AddrPort) bool {
 	c := &Conn{ListenerName: l.Name, SecurityProtocol: l.Protocol, RemoteAddr: remote, LocalAddr: addrOf(nc.LocalAddr()),
-		server: s, listener: l, nc: nc, done: make(chan struct{})}
+		server: s, listener: l, nc: nc, done: make(chan struct{}), gone: make(chan struct{})}
 	c.changed.L = &c.mu
 	c.wire = newWire(c, nc)
 	now := s.nanos()

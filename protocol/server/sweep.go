@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -70,17 +71,28 @@ func (c *Conn) overdue(now int64) error {
 	if over(c.writeSince.Load(), c.writeBytes.Load(), o.WriteTimeout) {
 		return errSlowReader
 	}
-	idle := o.IdleTimeout > 0 && c.busy.Load() == 0 && c.frameSince.Load() == 0 && c.writeSince.Load() == 0
-	if idle && now-c.lastActive.Load() > int64(o.IdleTimeout) && !c.isMuted() {
+	if o.IdleTimeout > 0 && now-c.idleSince() > int64(o.IdleTimeout) {
 		return errIdle
 	}
 	return nil
 }
 
-func (c *Conn) isMuted() bool {
+// idleSince is when the connection last did something; a far future while it
+// does.
+func (c *Conn) idleSince() int64 {
+	if c.busy.Load() != 0 || c.frameSince.Load() != 0 || c.writeSince.Load() != 0 {
+		return math.MaxInt64
+	}
+	since := c.lastActive.Load()
+	if c.server.nanos()-since <= int64(c.server.opts.IdleTimeout) {
+		return since
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.server.opts.Clock.Now().Before(c.muted)
+	if c.muted.IsZero() {
+		return since
+	}
+	return max(since, c.server.since(c.muted)) // what came meanwhile is read only now
 }
 
 // evict ends the connection that was active least recently, of any listener but
