@@ -32,6 +32,13 @@ type partitionCheck struct {
 	state  producers.State
 }
 
+// start is the log's start: below it, a producer may be known or forgotten.
+func (p *partitionCheck) start() cluster.Offset {
+	return max(cluster.Offset(p.bases[0]), p.points[logStartCheckpoint][p.tp])
+}
+
+func (p *partitionCheck) below(off cluster.Offset) bool { return off >= 0 && off < p.start() }
+
 func (p *partitionCheck) path(name string) string { return filepath.Join(p.dir, p.name, name) }
 
 func (p *partitionCheck) run() error {
@@ -147,7 +154,7 @@ func (p *partitionCheck) segment(i int, base int64) error {
 		return err
 	}
 	defer f.Close()
-	s := &segmentCheck{partitionCheck: p, base: base, log: filepath.Join(p.name, name), largest: math.MinInt64}
+	s := &segmentCheck{partitionCheck: p, base: base, log: filepath.Join(p.name, name), lastOff: -1, largest: math.MinInt64}
 	if p.trusted(i) {
 		if err := s.openIndexes(); err != nil {
 			return err
@@ -172,7 +179,7 @@ type segmentCheck struct {
 	log  string
 
 	offsets, times []byte // index entries that are still to come; nil for not to be checked
-	lastOff        int64  // of the offset index
+	lastOff        int64  // in the offset index so far; -1 none
 	largest        int64  // timestamp so far
 	txns           []abortedEntry
 	checkTxns      bool
@@ -257,7 +264,11 @@ func (s *segmentCheck) leaderEpoch(e inspected, epoch cluster.LeaderEpoch) {
 	}
 	news := epoch != s.epoch
 	s.epoch = epoch
-	if at, ok := s.epochs.EpochAt(e.First); s.known && news && (!ok || at != epoch) {
+	at, ok := s.epochs.EpochAt(e.First)
+	if !ok && s.epochs.Len() > 0 {
+		return // below the log's start, where epochs are forgotten before records are, or a start that a crash undid
+	}
+	if s.known && news && at != epoch {
 		s.problem("position %d: leader epoch %d at offset %d, %s says %d", e.Pos, epoch, e.First, leaderEpochCheckpoint, at)
 	}
 }
@@ -305,11 +316,12 @@ func (p *partitionCheck) compareProducer(e producers.SnapshotEntry, off int64) {
 	if !ok {
 		return
 	}
-	if have.Epoch != e.Epoch || have.LastOffset != e.LastOffset || have.LastSequence != e.LastSequence {
+	gone := have.LastOffset < p.start() && e.LastOffset < p.start() // its data, though not its last marker
+	if have.Epoch != e.Epoch || !gone && (have.LastOffset != e.LastOffset || have.LastSequence != e.LastSequence) {
 		p.problem("producer %d: epoch %d, sequence %d at offset %d, but the log has epoch %d, sequence %d at offset %d",
 			e.ProducerID, e.Epoch, e.LastSequence, e.LastOffset, have.Epoch, have.LastSequence, have.LastOffset)
 	}
-	if have.TxnFirst != e.TxnFirst && e.TxnFirst >= cluster.Offset(p.bases[0]) {
+	if have.TxnFirst != e.TxnFirst && !p.below(have.TxnFirst) && !p.below(e.TxnFirst) {
 		p.problem("producer %d: its transaction begins at %d, but the log has %d", e.ProducerID, e.TxnFirst, have.TxnFirst)
 	}
 }
