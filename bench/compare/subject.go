@@ -119,7 +119,7 @@ func (s *subject) start(ctx context.Context) error {
 				return s.ready(ctx)
 			}
 		}
-		if p.exited() || time.Since(began) > time.Minute {
+		if p.exited() || time.Since(began) > 3*time.Minute {
 			return fmt.Errorf("%s does not start: %w\n%s", s.name, err, p.tail())
 		}
 		if ctx.Err() != nil {
@@ -151,7 +151,7 @@ func answers(nc net.Conn) error {
 
 // ready waits until the broker takes orders: it has a controller.
 func (s *subject) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	for {
 		_, err := topics.Ensure(ctx, s.addr, "bench-ready", 1, 1)
@@ -202,7 +202,7 @@ func (s *subject) memory() (int64, error) {
 // drop deletes a topic and waits until its files are gone, and with them their
 // part of the page cache.
 func (s *subject) drop(ctx context.Context, topic string) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	if err := topics.Delete(ctx, s.addr, topic); err != nil {
 		return fmt.Errorf("%s: delete %s: %w", s.name, topic, err)
