@@ -8,6 +8,6 @@
 // and whatever a broker's present incarnation has not acknowledged becomes
 // sends to it. Settle takes the answers to the writes and Answered those to the
 // sends; what depends on a write becomes due only when Settle has taken its
-// acceptance. An empty plan means that no write is due and nothing is
-// unacknowledged.
+// acceptance, so Settle returns no sends of its own: the next Decide has them.
+// An empty plan means that no write is due and nothing is unacknowledged.
 package controller

@@ -134,6 +134,19 @@ func notElected(kind controller.Election) int16 {
 	return 83 // ELIGIBLE_LEADERS_NOT_AVAILABLE
 }
 
+// UncleanElectionChanged says that Options.UncleanElection may answer otherwise
+// than before; topics without a leader are decided on anew.
+func (l *Loop) UncleanElectionChanged() {
+	l.inbox.put(call(func() {
+		if l.term == nil {
+			return
+		}
+		for name := range l.term.asked {
+			l.term.todo.configs[name] = true
+		}
+	}))
+}
+
 // Codes of AlterPartition's answers that the pure controller does not give.
 const (
 	codeNotController         = 41

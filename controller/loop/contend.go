@@ -93,12 +93,16 @@ func (l *Loop) begin(s zkmeta.Session, epoch cluster.ControllerEpoch, version cl
 		todo:    newTodo(),
 		parents: map[string]bool{},
 		broken:  map[string]string{},
+		asked:   map[string]bool{},
 	}
 	t.todo.load = true
 	t.ctx, t.cancel = context.WithCancel(l.ctx)
 	l.term = t
 	l.active.Store(&Status{Epoch: epoch})
 	l.opts.OnController(true, epoch)
+	if l.opts.RebalanceEvery > 0 {
+		l.rebalanceIn(t, firstRebalance)
+	}
 	return nil
 }
 

@@ -23,6 +23,8 @@ type (
 	}
 	// rested says that a sender's backoff is over.
 	rested struct{ from *sender }
+	// rebalance says that it is time to look at the preferred replicas.
+	rebalance struct{ of *term }
 	// wake just runs a step.
 	wake struct{}
 )

@@ -25,9 +25,12 @@ var (
 	ErrKRaft            = errors.New("a KRaft controller owns this cluster")
 )
 
-// retryBackoff is how long a failed send, and a failed step towards ZooKeeper
-// that no event will wake, waits for its repetition.
-const retryBackoff = 100 * time.Millisecond
+// retryBackoff is how long a failed send waits for its repetition. So does, at
+// first, what ZooKeeper refused; if it goes on refusing, up to maxBackoff.
+const (
+	retryBackoff = 100 * time.Millisecond
+	maxBackoff   = 3200 * time.Millisecond
+)
 
 // Options of a Loop.
 type Options struct {
@@ -46,6 +49,14 @@ type Options struct {
 	// UncleanElection is the broker's default of unclean.leader.election.enable
 	// for topics that do not set it; nil: false.
 	UncleanElection func() bool
+	// DeletionOff is delete.topic.enable=false: marks in /admin/delete_topics are
+	// taken away.
+	DeletionOff bool
+	// RebalanceEvery is how often preferred replicas get their leadership back
+	// where more than RebalancePercentage of a broker's is elsewhere
+	// (auto.leader.rebalance.enable and its kin); 0: never.
+	RebalanceEvery      time.Duration
+	RebalancePercentage int
 	// Ineligible keeps this broker from contending
 	// (kbroker.controller.eligible=false).
 	Ineligible bool
@@ -100,6 +111,8 @@ type Loop struct {
 	term     *term // nil: not the controller
 	contends bool  // it is time to look who the controller is
 	waking   bool  // a wake-up is under way
+	backoff  time.Duration
+	lastErr  string // logged once
 }
 
 // Status is what a controller shows of itself.
@@ -212,6 +225,8 @@ func (l *Loop) takeMail() (calls []func()) {
 			l.waking = false
 		case rested:
 			l.rested(m)
+		case rebalance:
+			l.rebalance(m)
 		}
 	}
 	return calls
@@ -254,6 +269,8 @@ func (l *Loop) step() {
 	}
 	if err := l.term.decide(); err != nil {
 		l.failed("controller", err)
+	} else {
+		l.backoff, l.lastErr = 0, ""
 	}
 	if t := l.term; t != nil {
 		l.active.Store(&Status{Epoch: t.im.Epoch(), Counts: t.im.Counts()})
@@ -276,7 +293,10 @@ func (l *Loop) failed(what string, err error) {
 	case errors.Is(err, zkmeta.ErrNotConnected):
 		l.wakeLater()
 	default:
-		l.opts.Logger.Warn().Err(err).Msg(what + ": will try again")
+		if l.lastErr != err.Error() {
+			l.lastErr = err.Error()
+			l.opts.Logger.Warn().Err(err).Msg(what + ": will try again")
+		}
 		l.wakeLater()
 	}
 }
@@ -287,5 +307,6 @@ func (l *Loop) wakeLater() {
 		return
 	}
 	l.waking = true
-	l.opts.Clock.AfterFunc(retryBackoff, func() { l.inbox.put(wake{}) })
+	l.backoff = min(max(2*l.backoff, retryBackoff), maxBackoff)
+	l.opts.Clock.AfterFunc(l.backoff, func() { l.inbox.put(wake{}) })
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/kbroker/kbroker/cluster"
 	"github.com/kbroker/kbroker/controller"
@@ -88,4 +89,27 @@ func (t *term) readPreferredElection() error {
 		return nil // somebody else changed it; the watch tells
 	}
 	return moved(err)
+}
+
+// firstRebalance is how long after its election a controller first looks at
+// the preferred replicas, as Kafka's does.
+const firstRebalance = 5 * time.Second
+
+func (l *Loop) rebalanceIn(t *term, d time.Duration) {
+	l.opts.Clock.AfterFunc(d, func() { l.inbox.put(rebalance{t}) })
+}
+
+// rebalance wishes for the elections; the step after it holds them.
+func (l *Loop) rebalance(m rebalance) {
+	if l.term != m.of {
+		return
+	}
+	l.rebalanceIn(m.of, l.opts.RebalanceEvery)
+	if m.of.todo.load {
+		return
+	}
+	if away := m.of.im.Imbalanced(l.opts.RebalancePercentage); len(away) > 0 {
+		l.opts.Logger.Info().Int("partitions", len(away)).Msg("giving the leadership back to preferred replicas")
+		m.of.im.Elect(controller.PreferredElection, away)
+	}
 }

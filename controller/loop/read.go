@@ -313,6 +313,12 @@ func (t *term) readDeletions() error {
 	if err != nil {
 		return err
 	}
+	if t.l.opts.DeletionOff {
+		if len(names) > 0 {
+			t.l.opts.Logger.Warn().Strs("topics", names).Msg("delete.topic.enable is false: nothing is deleted")
+		}
+		return t.removeMarks(names)
+	}
 	var unknown []string
 	for _, name := range names {
 		if !t.im.HasTopic(name) {
@@ -329,6 +335,15 @@ func (t *term) readDeletions() error {
 		}
 	}
 	t.im.DeletionsRead(names)
+	return nil
+}
+
+func (t *term) removeMarks(topics []string) error {
+	for _, name := range topics {
+		if _, err := t.forgetDeletion(name); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -349,6 +364,7 @@ func (t *term) readConfigs() error {
 			t.im.UncleanRead(name, t.unclean(config))
 		}
 		delete(t.todo.configs, name)
+		t.asked[name] = true
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ type term struct {
 	todo    todo
 	senders map[cluster.BrokerID]*sender
 	parents map[string]bool   // topics whose partitions znode is there
+	asked   map[string]bool   // topics whose unclean.leader.election.enable was read
 	broken  map[string]string // znodes that cannot be understood, and why: logged once
 }
 
@@ -83,18 +84,18 @@ const (
 // round carries out one plan.
 func (t *term) round() (progress, error) {
 	t.matchSenders()
-	plan := controller.DecideFor(t.im, t.im.TakeDirty(), t.idle())
+	// Writes first, since most sends are about to change by them; many writes are
+	// carried out in parts, with the sends of one before the next.
+	plan := controller.DecideFor(t.im, t.im.TakeDirty(), nil)
 	if len(plan.Writes) == 0 && len(plan.Asks) == 0 {
-		t.dispatch(plan)
+		t.dispatch(controller.DecideFor(t.im, controller.Scope{}, t.idle()))
 		return nothingLeft, nil
 	}
 	outcome := onlyRefusals
-	// Writes first, since most sends are about to change by them; a plan of many
-	// writes is carried out in parts, with the sends of one before the next.
 	for writes := plan.Writes; len(writes) > 0; {
 		n := min(len(writes), writesPerPart)
 		part := plan
-		part.Writes, part.Sends = writes[:n], nil
+		part.Writes = writes[:n]
 		writes = writes[n:]
 		results, err := t.write(part.Writes)
 		t.im.Settle(part, results)
