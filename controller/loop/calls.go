@@ -92,7 +92,7 @@ func (l *Loop) ControlledShutdown(ctx context.Context, broker cluster.BrokerID, 
 		case epoch != cluster.NoBrokerEpoch && epoch < b.Epoch:
 			return fmt.Errorf("%w: broker %d, epoch %d", ErrStaleBrokerEpoch, broker, epoch)
 		}
-		l.opts.Logger.Info().Int32("broker", int32(broker)).Msg("broker asks for its controlled shutdown")
+		l.opts.Logger.Info().Int32("peer", int32(broker)).Msg("broker asks for its controlled shutdown")
 		t.im.BrokerLeaving(broker)
 		if err := l.carryOut(t); err != nil {
 			return err

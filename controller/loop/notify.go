@@ -45,7 +45,7 @@ func (t *term) readLogDirEvents() error {
 			t.report(zkmeta.LogDirEventsPath+"/"+n.Name, err)
 			continue
 		}
-		t.l.opts.Logger.Warn().Int32("broker", int32(id)).Msg("a log directory of the broker failed")
+		t.l.opts.Logger.Warn().Int32("peer", int32(id)).Msg("a log directory of the broker failed")
 		t.im.LogDirFailed(id)
 	}
 	return t.deleteNotifications(zkmeta.LogDirEventsPath, list)

@@ -186,13 +186,13 @@ func (t *term) readBrokers() error {
 			continue
 		}
 		if known, ok := t.im.Incarnation(r.ID); !ok || known != r.Epoch {
-			t.l.opts.Logger.Info().Int32("broker", int32(r.ID)).Int64("broker epoch", int64(r.Epoch)).Msg("broker is registered")
+			t.l.opts.Logger.Info().Int32("peer", int32(r.ID)).Int64("epoch", int64(r.Epoch)).Msg("broker is registered")
 		}
 		t.im.BrokerStarted(brokerOf(r))
 	}
 	for _, id := range t.im.KnownBrokers() {
 		if !there[id] {
-			t.l.opts.Logger.Info().Int32("broker", int32(id)).Msg("broker is gone")
+			t.l.opts.Logger.Info().Int32("peer", int32(id)).Msg("broker is gone")
 			t.im.BrokerGone(id)
 		}
 	}

@@ -135,7 +135,7 @@ func (l *Loop) answered(m answered) {
 	if t == nil || s.t != t || t.senders[s.broker.ID] != s {
 		return // of an earlier term or incarnation
 	}
-	log := l.opts.Logger.With().Int32("broker", int32(s.broker.ID)).Str("request", sendName(m.send)).Logger()
+	log := l.opts.Logger.With().Int32("peer", int32(s.broker.ID)).Str("request", sendName(m.send)).Logger()
 	switch {
 	case m.err != nil:
 		if !s.failed {
