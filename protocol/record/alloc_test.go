@@ -1,6 +1,8 @@
 package record
 
 import (
+	"bytes"
+	"sync"
 	"testing"
 )
 
@@ -53,6 +55,9 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 // its own nothing at all.
 func TestIterAllocatesNothing(t *testing.T) {
 	for _, codec := range allCodecs {
+		if codec != CodecNone && raceEnabled {
+			continue
+		}
 		b := simpleBatch(codec, 1000)
 		d := NewDecompressor(0)
 		n := testing.AllocsPerRun(20, func() {
@@ -87,4 +92,34 @@ func TestBuilderAllocations(t *testing.T) {
 	if n > 30 {
 		t.Errorf("%v allocations", n)
 	}
+}
+
+// TestConcurrent judges batches of every codec, good and bad, by many
+// goroutines: pooled state must not mix them up.
+func TestConcurrent(t *testing.T) {
+	var good, bad []Batch
+	for i, codec := range allCodecs {
+		good = append(good, simpleBatch(codec, 200+i))
+		bad = append(bad, rawRecords(codec, 3, good[i][HeaderLen:len(good[i])-9]...))
+	}
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for n := range 60 {
+				i := (g + n) % len(good)
+				r := clientRules()
+				if n%4 == 0 {
+					r.TargetCodec = allCodecs[n/4%len(allCodecs)]
+				}
+				v, err := ValidateProduce(bytes.Clone(good[i]), r)
+				if err != nil || v.Records != 200+i || v.MaxTimestamp != nowMs+int64(199+i) {
+					t.Errorf("%s: %+v, %v", allCodecs[i], v, err)
+				}
+				if _, err := ValidateProduce(bytes.Clone(bad[i]), r); err == nil {
+					t.Errorf("%s: a broken batch was accepted", allCodecs[i])
+				}
+			}
+		})
+	}
+	wg.Wait()
 }

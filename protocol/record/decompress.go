@@ -44,9 +44,10 @@ type Decompressor struct {
 
 // chunker yields a stream's decompressed bytes piece by piece: a chunk is
 // valid until the next call, the regular end is io.EOF. out is a buffer that it
-// may use and replace.
+// may use and replace; what decodes a chunk as a whole fails with errDecompressed
+// before it makes one larger than left.
 type chunker interface {
-	next(out *[]byte) ([]byte, error)
+	next(out *[]byte, left int64) ([]byte, error)
 }
 
 // NewDecompressor returns a Decompressor that yields at most limit bytes of
@@ -120,7 +121,7 @@ func (d *Decompressor) start(codec Codec, magic int8, src []byte) error {
 // an error that wraps ErrUnprocessable or ErrTooLarge.
 func (d *Decompressor) next() ([]byte, error) {
 	for {
-		p, err := d.source.next(&d.out)
+		p, err := d.source.next(&d.out, d.left)
 		if err == io.EOF {
 			return nil, io.EOF
 		}

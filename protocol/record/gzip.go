@@ -44,7 +44,7 @@ func (s *gzipSource) member() error {
 	return nil
 }
 
-func (s *gzipSource) next(out *[]byte) ([]byte, error) {
+func (s *gzipSource) next(out *[]byte, _ int64) ([]byte, error) {
 	if s.err != nil {
 		return nil, s.err
 	}

@@ -66,7 +66,7 @@ func (s *lz4Source) start(src []byte, ignoreHeaderSum bool) error {
 	return nil
 }
 
-func (s *lz4Source) next(out *[]byte) ([]byte, error) {
+func (s *lz4Source) next(out *[]byte, _ int64) ([]byte, error) {
 	if s.done {
 		return nil, io.EOF
 	}

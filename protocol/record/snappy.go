@@ -58,13 +58,13 @@ func (s *snappySource) again() error {
 	return nil
 }
 
-func (s *snappySource) next(out *[]byte) ([]byte, error) {
+func (s *snappySource) next(out *[]byte, left int64) ([]byte, error) {
 	if !s.framed {
 		if s.done {
 			return nil, io.EOF
 		}
 		s.done = true
-		return snappyBlock(out, s.src)
+		return snappyBlock(out, s.src, left)
 	}
 	for len(s.src) >= 4 {
 		n := binary.BigEndian.Uint32(s.src)
@@ -82,16 +82,19 @@ func (s *snappySource) next(out *[]byte) ([]byte, error) {
 		}
 		block := s.src[4 : 4+n]
 		s.src = s.src[4+n:]
-		return snappyBlock(out, block)
+		return snappyBlock(out, block, left)
 	}
 	// Java takes up to three stray bytes for the end.
 	return nil, io.EOF
 }
 
-func snappyBlock(out *[]byte, block []byte) ([]byte, error) {
+func snappyBlock(out *[]byte, block []byte, left int64) ([]byte, error) {
 	n, err := snappyLen(block)
 	if err != nil {
 		return nil, err
+	}
+	if int64(n) > left {
+		return nil, errDecompressed
 	}
 	*out = grow(*out, n)
 	return s2.Decode(*out, block)

@@ -93,7 +93,7 @@ type pieces struct {
 	end error
 }
 
-func (s *pieces) next(*[]byte) ([]byte, error) {
+func (s *pieces) next(*[]byte, int64) ([]byte, error) {
 	if len(s.p) == 0 {
 		return nil, s.end
 	}

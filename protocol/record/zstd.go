@@ -36,8 +36,9 @@ type zstdSource struct {
 	frame   zstdFrame
 	in      zstdInput
 	active  bool
-	written int64 // of the current frame
-	err     error // to be reported once what came before it is used up
+	written int64  // of the current frame
+	largest uint64 // window that the decoder may hold memory for
+	err     error  // to be reported once what came before it is used up
 }
 
 // zstdFrame is what a frame's header says, and how long its data is.
@@ -76,11 +77,16 @@ func (s *zstdSource) start(src []byte) error {
 }
 
 func (s *zstdSource) end() {
+	if s.dec != nil && s.largest > keepBuffer {
+		s.dec.Close()
+		s.dec = nil
+	}
+	s.largest = 0
 	s.src, s.frame, s.active, s.err = nil, zstdFrame{}, false, nil
 	s.in.head, s.in.body = nil, nil
 }
 
-func (s *zstdSource) next(out *[]byte) ([]byte, error) {
+func (s *zstdSource) next(out *[]byte, _ int64) ([]byte, error) {
 	if s.err != nil {
 		return nil, s.err
 	}
@@ -117,6 +123,7 @@ func (s *zstdSource) nextFrame() error {
 	}
 	s.src = s.src[s.frame.length:]
 	s.in.head, s.in.body = s.frame.header(s.in.buf[:0]), s.frame.body
+	s.largest = max(s.largest, s.frame.need())
 	s.written = 0
 	s.active = true
 	if s.dec != nil {
@@ -227,11 +234,17 @@ func (f *zstdFrame) findEnd(p []byte, pos int) (end int, ok bool) {
 	return pos, pos <= len(p)
 }
 
-// header appends a frame header for the body: no content size, no dictionary,
-// and the smallest window that the body can need.
-func (f *zstdFrame) header(dst []byte) []byte {
+// need is the smallest window, rounded up to a power of two, that the frame's
+// body can need.
+func (f *zstdFrame) need() uint64 {
 	window := min(f.window, maxZstdWindow, uint64(f.blocks+1)*zstdMaxBlock)
-	exp := max(bits.Len64(max(window, 1)-1), 10) - 10
+	return 1 << max(bits.Len64(max(window, 1)-1), 10)
+}
+
+// header appends a frame header for the body: no content size, no dictionary,
+// and no larger window than needed.
+func (f *zstdFrame) header(dst []byte) []byte {
+	exp := bits.Len64(f.need()-1) - 10
 	dst = binary.LittleEndian.AppendUint32(dst, zstdMagic)
 	desc := byte(0)
 	if f.checksum {
