@@ -37,6 +37,7 @@ func updateMetadata(h *Handlers, c *Call) {
 	}
 	u := metadata.Update{Controller: cluster.BrokerID(req.ControllerID), Brokers: brokersOf(req), Topics: topicsOf(req)}
 	h.Metadata.Apply(u)
+	h.toldOnce.Do(func() { close(h.told) })
 	for _, t := range u.Topics {
 		if _, ok := h.Metadata.Topic(t.Name); !ok {
 			h.ForgetTopic(t.Name)

@@ -67,6 +67,9 @@ type Handlers struct {
 	all          *topicMetrics
 
 	metadataWaits delay.Waiters // admin requests that wait for the controller's work to show
+
+	told     chan struct{} // closed by the first UpdateMetadata
+	toldOnce sync.Once
 }
 
 const maxAPIKey = 127
@@ -79,7 +82,7 @@ func New(o Options) *Handlers {
 	if o.Quota == nil {
 		o.Quota = NoQuota{}
 	}
-	h := &Handlers{Options: o}
+	h := &Handlers{Options: o, told: make(chan struct{})}
 	h.all = newTopicMetrics(o.Metrics, "")
 	for _, a := range Registered() {
 		h.requests[a.Key] = newAPIMetrics(o.Metrics, a.Key)
@@ -100,7 +103,32 @@ func (h *Handlers) Serve(r *server.Request) {
 		r.CloseConnection(protocol.Error(int16(protocol.ErrUnsupportedVersion)))
 		return
 	}
+	if row, _ := protocol.LookupAPI(a.Key); !row.InterBroker && a.Key != protocol.ApiVersions {
+		h.awaitMetadata()
+	}
 	a.Handle(h, &Call{Request: r, h: h})
+}
+
+// startTimeout bounds how long clients are held while the controller has told
+// this broker nothing.
+const startTimeout = 10 * time.Second
+
+// awaitMetadata holds a client that comes before the controller's first
+// UpdateMetadata: there would be no topic and no broker to tell it of. It holds
+// the connection's reader, so that requests keep their order.
+func (h *Handlers) awaitMetadata() {
+	select {
+	case <-h.told:
+		return
+	default:
+	}
+	late := make(chan struct{})
+	stop := h.Clock.AfterFunc(startTimeout, func() { close(late) })
+	defer stop()
+	select {
+	case <-h.told:
+	case <-late:
+	}
 }
 
 // Caller is who sent the request.
