@@ -99,11 +99,13 @@ type Store interface {
 	Session() (Session, error)
 	// Wait waits until there is a session that is connected.
 	Wait(ctx context.Context) (Session, error)
-	// Events is the store's own subscription, made when the store opened.
+	// Events is one subscription, made at the first call: all calls return the
+	// same channel. It is for a store with one reader; others Subscribe.
 	Events() <-chan Event
 	// Subscribe makes another subscription: every subscription gets every
 	// event from then on, in order. It begins with SessionStarted when there
-	// is a session. stop ends it and closes the channel.
+	// is a session, and Disconnected when that has no connection. stop ends it
+	// and closes the channel.
 	Subscribe() (events <-chan Event, stop func())
 	// Close ends the session, which deletes its ephemeral znodes, and closes
 	// the subscriptions.

@@ -76,6 +76,9 @@ func (w *wireConn) next() (err error) {
 	if !w.greeted {
 		limit = maxHandshake
 	}
+	if cap(w.frame) > 1<<20 {
+		w.frame = nil // do not keep the room of one long list
+	}
 	w.frame, err = readFrame(deadlined{w}, w.frame, limit)
 	if err != nil {
 		return err

@@ -24,6 +24,7 @@ const (
 	opExists     = 3
 	opGetData    = 4
 	opSetData    = 5
+	opSync       = 9
 	opChildren2  = 12
 	opCheck      = 13
 	opMulti      = 14
@@ -134,6 +135,8 @@ func checkReply(op int32, body []byte) error {
 			c.text()
 		}
 		c.skip(statLen)
+	case opSync:
+		c.text()
 	case opMulti:
 		c.multi()
 	}

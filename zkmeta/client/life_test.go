@@ -269,14 +269,18 @@ func lostOf(s *store) chan struct{} {
 	return s.cur.lost
 }
 
-// waitFor waits for what nothing announces.
+// waitFor looks again and again for what nothing announces.
 func waitFor(t testing.TB, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !done(); {
-		if time.Now().After(end) {
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	late := time.After(20 * time.Second)
+	for !done() {
+		select {
+		case <-look.C:
+		case <-late:
 			t.Fatal("it does not happen")
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 }
 

@@ -173,10 +173,10 @@ func (l *link) poke() {
 	}
 }
 
-// gotSession opens the gate for calls again, at once when no watch is set.
-// Otherwise calls wait until the library has sent SetWatches: it reads the zxid
-// that goes into it while replies advance that, so that a reply in between could
-// make the server pass over a change.
+// gotSession lets calls through again, at once when no watch is set. Otherwise
+// they wait until the library has sent SetWatches: it reads the zxid that goes
+// into it while replies advance that, so that a reply in between could make the
+// server pass over a change. The owner goroutine does the rest.
 func (l *link) gotSession() {
 	held := l.s.hasWatches(l)
 	l.mu.Lock()
@@ -186,9 +186,7 @@ func (l *link) gotSession() {
 	l.mu.Unlock()
 	if held { // should the library have no watch to set after all
 		time.AfterFunc(2*time.Second, func() { l.release(epoch) })
-		return
 	}
-	l.s.reconnected(l)
 }
 
 func (l *link) watchesSent() {
@@ -200,14 +198,11 @@ func (l *link) watchesSent() {
 
 func (l *link) release(epoch int) {
 	l.mu.Lock()
-	was := l.held && l.epoch == epoch
-	if was {
+	if l.epoch == epoch {
 		l.held = false
 	}
 	l.mu.Unlock()
-	if was {
-		l.s.reconnected(l)
-	}
+	l.poke()
 }
 
 func (l *link) lostConnection() {
@@ -220,11 +215,17 @@ func (l *link) lostConnection() {
 	l.s.disconnected(l)
 }
 
-// open reports whether calls may go through.
-func (l *link) open() bool {
+// open reports whether calls may go through, and in which connection.
+func (l *link) open() (epoch int, open bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.up && !l.held && !l.dead
+	return l.epoch, l.up && !l.held && !l.dead
+}
+
+// openIn reports whether calls may still go through in a connection.
+func (l *link) openIn(epoch int) bool {
+	now, open := l.open()
+	return open && now == epoch
 }
 
 // down is since when there is no session on a connection.
@@ -250,7 +251,7 @@ func (l *link) kill() {
 // close ends the session in the server if there is a connection, and the
 // library's goroutines in any case; those may take three seconds more.
 func (l *link) close() {
-	up := l.open()
+	_, up := l.open()
 	if !up {
 		l.kill() // first, or what is queued may still be sent
 	}

@@ -34,6 +34,7 @@ type session struct {
 	ended     bool
 	lost      chan struct{} // closed when connected becomes false
 	watches   map[watchKey]*watch
+	missed    []zkmeta.Event // came while not connected
 }
 
 func newSession(s *store, l *link, h handshake) *session {

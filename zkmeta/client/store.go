@@ -20,7 +20,8 @@ type store struct {
 	chroot     string
 	libraryLog *throttledLog
 	feed       feed.Feed
-	events     <-chan zkmeta.Event
+	once       sync.Once
+	events     <-chan zkmeta.Event // of Events, once it was called
 	quit       chan struct{}
 	done       chan struct{}  // the owner goroutine has ended
 	closers    sync.WaitGroup // the library's Close calls
@@ -53,7 +54,6 @@ func Open(o Options) (zkmeta.Store, error) {
 		quit:       make(chan struct{}), done: make(chan struct{}),
 		earlier: map[int64]bool{}, changed: make(chan struct{}),
 	}
-	s.events, _ = s.feed.Subscribe()
 	go s.run()
 	return s, nil
 }
@@ -107,7 +107,7 @@ func (s *store) serve(l *link) {
 		since, down := l.down()
 		if !down {
 			probeAt = time.Now().Add(patience)
-			s.maybeStart(l)
+			s.advance(l)
 			continue
 		}
 		if time.Since(since) < patience || time.Now().Before(probeAt) {
@@ -121,30 +121,46 @@ func (s *store) serve(l *link) {
 	}
 }
 
-// maybeStart makes the session of a link the store's, once the chroot is there.
-func (s *store) maybeStart(l *link) {
+// advance makes the store use a link that lets calls through: it starts the
+// session, or goes on with it. First the server has to catch up with the
+// ensemble. The connection's own writes of unknown outcome are decided by then,
+// so that reading tells what became of them; and a new session sees what the
+// one before it did.
+func (s *store) advance(l *link) {
+	epoch, open := l.open()
 	s.mu.Lock()
 	started := s.cur != nil && s.cur.link == l
+	using := started && s.cur.connected
 	s.mu.Unlock()
-	if started || !l.open() {
+	if !open || using {
 		return
 	}
-	h := l.handshake()
-	sess := newSession(s, l, h)
-	if s.chroot != "" {
-		root := newSession(s, l, h)
-		root.chroot = ""
-		ctx, cancel := context.WithTimeout(l.ctx, s.o.CallTimeout)
-		err := zkmeta.EnsurePaths(ctx, root, s.chroot)
-		cancel()
-		if err != nil {
-			s.setProblem(fmt.Errorf("creating the chroot: %w", err))
-			return
+	ctx, cancel := context.WithTimeout(l.ctx, s.o.CallTimeout)
+	defer cancel()
+	root := newSession(s, l, l.handshake())
+	root.chroot = ""
+	_, err := call(ctx, root, func(c *zk.Conn) (string, error) { return c.Sync("/") })
+	if err == nil && started {
+		s.reconnected(l, epoch)
+		return
+	}
+	if err == nil && s.chroot != "" {
+		if err = zkmeta.EnsurePaths(ctx, root, s.chroot); err != nil {
+			err = fmt.Errorf("creating the chroot: %w", err)
 		}
 	}
+	if err != nil {
+		s.setProblem(err)
+		return
+	}
+	s.start(l, epoch)
+}
+
+func (s *store) start(l *link, epoch int) {
+	sess := newSession(s, l, l.handshake())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || !l.open() {
+	if s.closed || !l.openIn(epoch) {
 		return
 	}
 	s.generation++
@@ -155,17 +171,18 @@ func (s *store) maybeStart(l *link) {
 	s.o.Logger.Info().Str("session", fmt.Sprintf("%#x", sess.id)).Dur("timeout", sess.timeout).Msg("session with ZooKeeper started")
 }
 
-// reconnected is called when a link lets calls through (again).
-func (s *store) reconnected(l *link) {
+func (s *store) reconnected(l *link, epoch int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sess := s.cur
-	if sess == nil || sess.link != l || sess.connected || !l.open() {
-		return // the owner goroutine starts a first session
+	if sess == nil || sess.link != l || sess.connected || !l.openIn(epoch) {
+		return
 	}
-	sess.connected, sess.lost = true, make(chan struct{})
+	sess.connected, sess.lost, s.lastError = true, make(chan struct{}), nil
 	s.feed.Publish(zkmeta.Event{Generation: sess.generation, Type: zkmeta.Connected})
 	s.feed.Publish(sess.watchEventsLocked()...)
+	s.feed.Publish(sess.missed...)
+	sess.missed = nil
 	s.wakeLocked()
 	s.o.Logger.Info().Msg("connected to ZooKeeper again, the session goes on")
 }
@@ -222,7 +239,12 @@ func (s *store) watchEvent(l *link, e zk.Event) {
 		return
 	}
 	sess.firedLocked(path, t)
-	s.feed.Publish(zkmeta.Event{Generation: sess.generation, Type: t, Path: path})
+	event := zkmeta.Event{Generation: sess.generation, Type: t, Path: path}
+	if !sess.connected { // who re-read now would be refused
+		sess.missed = append(sess.missed, event)
+		return
+	}
+	s.feed.Publish(event)
 }
 
 // strip takes the chroot off a path.
@@ -296,8 +318,11 @@ func (s *store) Wait(ctx context.Context) (zkmeta.Session, error) {
 	}
 }
 
-// Events is the store's own subscription.
-func (s *store) Events() <-chan zkmeta.Event { return s.events }
+// Events is the subscription of whoever calls it first.
+func (s *store) Events() <-chan zkmeta.Event {
+	s.once.Do(func() { s.events, _ = s.Subscribe() })
+	return s.events
+}
 
 // Subscribe makes another subscription.
 func (s *store) Subscribe() (<-chan zkmeta.Event, func()) {
@@ -306,7 +331,11 @@ func (s *store) Subscribe() (<-chan zkmeta.Event, func()) {
 	if s.cur == nil {
 		return s.feed.Subscribe()
 	}
-	return s.feed.Subscribe(zkmeta.Event{Generation: s.cur.generation, Type: zkmeta.SessionStarted})
+	first := []zkmeta.Event{{Generation: s.cur.generation, Type: zkmeta.SessionStarted}}
+	if !s.cur.connected {
+		first = append(first, zkmeta.Event{Generation: s.cur.generation, Type: zkmeta.Disconnected})
+	}
+	return s.feed.Subscribe(first...)
 }
 
 // Close ends the session.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -34,8 +35,9 @@ var ErrInUse = errors.New("the metadata store is in use")
 type Store struct {
 	e      *ensemble
 	feed   feed.Feed
-	events <-chan zkmeta.Event
-	lock   io.Closer // nil for a Memory's
+	once   sync.Once
+	events <-chan zkmeta.Event // of Events, once it was called
+	lock   io.Closer           // nil for a Memory's
 
 	cur        *session // nil after the end
 	generation uint64
@@ -138,7 +140,6 @@ func takeLock(f vfs.FS, dir string) (io.Closer, error) {
 
 func newStore(e *ensemble, lock io.Closer) *Store {
 	s := &Store{e: e, lock: lock, earlier: map[int64]bool{}, connected: true, changed: make(chan struct{})}
-	s.events, _ = s.feed.Subscribe()
 	e.mu.Lock()
 	e.stores[s] = struct{}{}
 	e.mu.Unlock()
@@ -222,8 +223,11 @@ func (s *Store) Wait(ctx context.Context) (zkmeta.Session, error) {
 	}
 }
 
-// Events is the store's own subscription.
-func (s *Store) Events() <-chan zkmeta.Event { return s.events }
+// Events is the subscription of whoever calls it first.
+func (s *Store) Events() <-chan zkmeta.Event {
+	s.once.Do(func() { s.events, _ = s.Subscribe() })
+	return s.events
+}
 
 // Subscribe makes another subscription.
 func (s *Store) Subscribe() (<-chan zkmeta.Event, func()) {
@@ -232,7 +236,11 @@ func (s *Store) Subscribe() (<-chan zkmeta.Event, func()) {
 	if s.cur == nil {
 		return s.feed.Subscribe()
 	}
-	return s.feed.Subscribe(zkmeta.Event{Generation: s.cur.generation, Type: zkmeta.SessionStarted})
+	first := []zkmeta.Event{{Generation: s.cur.generation, Type: zkmeta.SessionStarted}}
+	if !s.connected {
+		first = append(first, zkmeta.Event{Generation: s.cur.generation, Type: zkmeta.Disconnected})
+	}
+	return s.feed.Subscribe(first...)
 }
 
 // Close ends the session and, unless it is a Memory's, gives the directory

@@ -91,6 +91,11 @@ func testReconnection(f *fixture) {
 	if s, err := f.store.Session(); err != nil || s != f.s {
 		f.t.Fatalf("the session while away: %v, %v", s, err)
 	}
+	late, stop := f.store.Subscribe()
+	defer stop()
+	for _, want := range []zkmeta.EventType{zkmeta.SessionStarted, zkmeta.Disconnected} {
+		equal(f, "event of a late subscription", NextEvent(f.t, late), zkmeta.Event{Generation: f.s.Generation(), Type: want})
+	}
 	if _, err := other.Multi(f.ctx, zkmeta.Set("/changes", nil, 0), persistent("/absent"), persistent("/dir/x")); err != nil {
 		f.t.Fatal(err)
 	}

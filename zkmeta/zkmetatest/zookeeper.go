@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -30,6 +31,7 @@ type ZooKeeper struct {
 	dir   string
 	argv  []string
 	extra []string
+	id    int // in an ensemble, from 1
 	cmd   *exec.Cmd
 	done  chan struct{} // closed when the process has ended
 	log   lockedBuffer
@@ -151,12 +153,54 @@ func freeAddr() (string, error) {
 	return l.Addr().String(), nil
 }
 
+// StartEnsemble starts n servers with a quorum, or skips the test.
+func StartEnsemble(t testing.TB, n int) []*ZooKeeper {
+	t.Helper()
+	argv, err := zookeeperCommand()
+	if err != nil {
+		t.Skip(err)
+	}
+	extra := []string{"initLimit=50", "syncLimit=20"} // ticks of 100 ms
+	servers := make([]*ZooKeeper, n)
+	for i := range servers {
+		addrs := make([]string, 3)
+		for j := range addrs {
+			if addrs[j], err = freeAddr(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		servers[i] = &ZooKeeper{Addr: addrs[0], dir: t.TempDir(), argv: argv, id: i + 1}
+		_, election, _ := net.SplitHostPort(addrs[2])
+		extra = append(extra, fmt.Sprintf("server.%d=%s:%s", i+1, addrs[1], election))
+	}
+	var wg sync.WaitGroup
+	for _, z := range servers {
+		z.extra = extra
+		t.Cleanup(z.Kill)
+		wg.Go(func() { // none serves alone
+			if err := z.Start(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	return servers
+}
+
 // Start starts a process on the same address and data as before.
 func (z *ZooKeeper) Start() error {
 	host, port, _ := net.SplitHostPort(z.Addr)
 	config := filepath.Join(z.dir, "zoo.cfg")
 	text := fmt.Sprintf("tickTime=100\nminSessionTimeout=200\nmaxSessionTimeout=60000\nadmin.enableServer=false\nmaxClientCnxns=0\n"+
 		"forceSync=no\ndataDir=%s\nclientPortAddress=%s\nclientPort=%s\n%s\n", filepath.Join(z.dir, "data"), host, port, strings.Join(z.extra, "\n"))
+	if err := os.MkdirAll(filepath.Join(z.dir, "data"), 0o755); err != nil {
+		return err
+	}
+	if z.id != 0 {
+		if err := os.WriteFile(filepath.Join(z.dir, "data", "myid"), []byte(strconv.Itoa(z.id)), 0o600); err != nil {
+			return err
+		}
+	}
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return err
 	}
@@ -175,7 +219,7 @@ func (z *ZooKeeper) Start() error {
 
 // ready waits until the server says that it serves.
 func (z *ZooKeeper) ready() error {
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		select {
 		case <-z.done:
