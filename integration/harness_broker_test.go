@@ -26,6 +26,8 @@ const (
 	kbroker kind = "kbroker"
 )
 
+func (k kind) String() string { return string(k) }
+
 // broker is one broker with its directory and its configuration; it can be
 // started and ended many times, and as another kind over the same directory.
 type broker struct {
@@ -68,6 +70,7 @@ func withZooKeeper(zk *zookeeper, chroot string) option {
 // KBROKER_METADATA=zookeeper says otherwise.
 func newBroker(t testing.TB, options ...option) *broker {
 	t.Helper()
+	notCached(t)
 	b := &broker{kind: subject, id: 1, port: freePort(t), dir: tempDir(t, "broker"), props: map[string]string{
 		"num.network.threads":                      "2",
 		"num.io.threads":                           "4",

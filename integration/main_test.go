@@ -71,6 +71,19 @@ func runAll(m *testing.M) int {
 	return m.Run()
 }
 
+// notCached keeps the go command from taking this run's result from its cache:
+// it cannot know that the broker's program or a client changed. It does not
+// cache a run that looked at a file of the module which changed just now.
+func notCached(t testing.TB) {
+	t.Helper()
+	path := filepath.Join(repoRoot, ".cache", "integration", ".last-run")
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, path, subject.String())
+	mustReadFile(t, path)
+}
+
 // tempDir is a new directory of this run, with a name that is also a fit chroot.
 func tempDir(t testing.TB, name string) string {
 	t.Helper()
