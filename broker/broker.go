@@ -44,20 +44,21 @@ type Options struct {
 
 // Broker is a running broker.
 type Broker struct {
-	o       Options
-	static  *config.Broker
-	id      cluster.BrokerID
-	epoch   atomic.Int64
-	store   zkmeta.Store
-	logs    *logstore.Store
-	waits   *delay.Timer
-	cache   *metadata.Cache
-	host    atomic.Pointer[replica.Host]
-	configs *configs.Configs
-	server  *server.Server
-	loop    atomic.Pointer[loop.Loop]
-	metrics *metric.Registry
-	keeper  *registration
+	o        Options
+	static   *config.Broker
+	id       cluster.BrokerID
+	epoch    atomic.Int64
+	store    zkmeta.Store
+	logs     *logstore.Store
+	waits    *delay.Timer
+	cache    *metadata.Cache
+	host     atomic.Pointer[replica.Host]
+	configs  *configs.Configs
+	sessions *session.Cache
+	server   *server.Server
+	loop     atomic.Pointer[loop.Loop]
+	metrics  *metric.Registry
+	keeper   *registration
 
 	clusterID     string
 	featuresEpoch atomic.Int64 // version of /feature, -1 without one
@@ -169,6 +170,11 @@ func (b *Broker) loadConfigs(ctx context.Context) error {
 				h.TopicConfigChanged(topic, c)
 			}
 		},
+		OnBroker: func(*config.Broker) {
+			if l := b.loop.Load(); l != nil {
+				l.UncleanElectionChanged()
+			}
+		},
 	})
 	return err
 }
@@ -198,10 +204,11 @@ func (b *Broker) openLogs(context.Context) error {
 func (b *Broker) listen(context.Context) error {
 	b.waits = delay.NewTimer(b.o.Clock)
 	c := b.configs.Broker()
+	b.sessions = session.NewCache(int(c.MaxFetchSessions), uint64(b.o.Clock.Now().UnixNano()))
 	handlers := api.New(api.Options{
 		Self: b.id, ClusterID: b.clusterID, BrokerEpoch: func() cluster.BrokerEpoch { return cluster.BrokerEpoch(b.epoch.Load()) },
 		Configs: b.configs, Replicas: b.host.Load(), Logs: b.logs, Metadata: b.cache,
-		Sessions: session.NewCache(int(c.MaxFetchSessions), uint64(b.o.Clock.Now().UnixNano())),
+		Sessions: b.sessions,
 		Waits:    b.waits, Topics: topics.New(topics.Options{Store: b.store, Config: b.configs.Broker, Nodes: b.nodes}),
 		ProducerIDs: producerids.New(b.producerIDBlock),
 		Controller:  b.controller, FeaturesEpoch: b.featuresEpoch.Load,
@@ -252,12 +259,14 @@ func (b *Broker) contend(context.Context) error {
 		Store: b.store, Self: b.id, Listener: listener, InterBrokerListener: c.InterBrokerListener,
 		Client:          client.Options{ClientID: strconv.Itoa(int(b.id)), RequestTimeout: c.ControllerSocketTimeout, Clock: b.o.Clock},
 		UncleanElection: func() bool { return b.configs.Broker().TopicDefaults().UncleanElection },
+		DeletionOff:     !c.DeleteTopicEnable,
 		Ineligible:      !c.ControllerEligible, Clock: b.o.Clock, Logger: b.o.Logger,
 	})
 	if err != nil {
 		return err
 	}
 	b.loop.Store(l)
+	b.registerGauges()
 	return nil
 }
 

@@ -248,6 +248,7 @@ func (h *Handlers) countRefused(topic string, err error) {
 			continue
 		}
 		m.failedProduce.Add(1)
+		m.countFault(err)
 		if errors.Is(err, record.ErrTooLarge) {
 			m.bytesRejected.Add(1)
 		}

@@ -62,17 +62,15 @@ func (h *Handlers) Config() *config.Broker { return h.Configs.Broker() }
 // Handlers answer every request of every connection.
 type Handlers struct {
 	Options
-	requests     [maxAPIKey + 1]apiMetrics
 	topicMetrics sync.Map // topic name -> *topicMetrics
 	all          *topicMetrics
 
+	quotas        bool          // whether anything is counted
 	metadataWaits delay.Waiters // admin requests that wait for the controller's work to show
 
 	told     chan struct{} // closed by the first UpdateMetadata
 	toldOnce sync.Once
 }
-
-const maxAPIKey = 127
 
 // New makes handlers. Authorizer and Quota default to AllowAll and NoQuota.
 func New(o Options) *Handlers {
@@ -83,10 +81,9 @@ func New(o Options) *Handlers {
 		o.Quota = NoQuota{}
 	}
 	h := &Handlers{Options: o, told: make(chan struct{})}
+	_, none := o.Quota.(NoQuota)
+	h.quotas = !none
 	h.all = newTopicMetrics(o.Metrics, "")
-	for _, a := range Registered() {
-		h.requests[a.Key] = newAPIMetrics(o.Metrics, a.Key)
-	}
 	return h
 }
 
@@ -157,13 +154,13 @@ func (c *Call) reply(resp kmsg.Response, throttled time.Duration) {
 	c.Respond(resp)
 }
 
-// account ends a request's accounting: its metrics, the request quota, and the
-// mute that a throttle brings. It answers the whole throttle time.
+// account ends a request's accounting: the request quota, and the mute that a
+// throttle brings. It answers the whole throttle time.
 func (c *Call) account(throttled time.Duration) time.Duration {
-	now := c.h.Clock.Now()
-	spent := now.Sub(c.Received)
-	c.h.requests[c.Header.Key].observe(c.Header.Version, spent)
-	throttled = max(throttled, c.h.Quota.Use(now, c.Caller(), QuotaRequest, float64(spent)))
+	if c.h.quotas {
+		now := c.h.Clock.Now()
+		throttled = max(throttled, c.h.Quota.Use(now, c.Caller(), QuotaRequest, float64(now.Sub(c.Received))))
+	}
 	if throttled > 0 {
 		c.Throttle(throttled)
 	}

@@ -1,43 +1,17 @@
 package api
 
 import (
-	"strconv"
-	"time"
-
 	"github.com/kbroker/kbroker/internal/metric"
-	"github.com/kbroker/kbroker/protocol"
+	"github.com/kbroker/kbroker/protocol/record"
 )
-
-// apiMetrics are kafka.network:type=RequestMetrics of one API.
-type apiMetrics struct {
-	requests []*metric.Counter // by version
-	total    *metric.Span
-}
-
-func newAPIMetrics(r *metric.Registry, key int16) apiMetrics {
-	row, _ := protocol.LookupAPI(key)
-	m := apiMetrics{requests: make([]*metric.Counter, row.Max+1),
-		total: r.Span(metric.Name{Group: "kafka.network", Type: "RequestMetrics", Name: "TotalTimeMs", Tags: "request=" + row.Name})}
-	for v := range m.requests {
-		m.requests[v] = r.Counter(metric.Name{Group: "kafka.network", Type: "RequestMetrics", Name: "RequestsPerSec",
-			Tags: "request=" + row.Name + ",version=" + strconv.Itoa(v)})
-	}
-	return m
-}
-
-func (m *apiMetrics) observe(version int16, d time.Duration) {
-	if int(version) < len(m.requests) {
-		m.requests[version].Add(1)
-	}
-	m.total.Observe(d)
-}
 
 // topicMetrics are kafka.server:type=BrokerTopicMetrics of one topic, or of all.
 type topicMetrics struct {
-	messagesIn, bytesIn, bytesOut, bytesRejected *metric.Counter
-	produceRequests, fetchRequests               *metric.Counter
-	failedProduce, failedFetch                   *metric.Counter
-	produceConversions, fetchConversions         *metric.Counter
+	messagesIn, bytesIn, bytesOut, bytesRejected  *metric.Counter
+	produceRequests, fetchRequests                *metric.Counter
+	failedProduce, failedFetch                    *metric.Counter
+	produceConversions, fetchConversions          *metric.Counter
+	invalidMagic, invalidCRC, invalidOrder, noKey *metric.Counter
 }
 
 func newTopicMetrics(r *metric.Registry, topic string) *topicMetrics {
@@ -54,6 +28,22 @@ func newTopicMetrics(r *metric.Registry, topic string) *topicMetrics {
 		produceRequests: meter("TotalProduceRequestsPerSec"), fetchRequests: meter("TotalFetchRequestsPerSec"),
 		failedProduce: meter("FailedProduceRequestsPerSec"), failedFetch: meter("FailedFetchRequestsPerSec"),
 		produceConversions: meter("ProduceMessageConversionsPerSec"), fetchConversions: meter("FetchMessageConversionsPerSec"),
+		invalidMagic: meter("InvalidMagicNumberRecordsPerSec"), invalidCRC: meter("InvalidMessageCrcRecordsPerSec"),
+		invalidOrder: meter("InvalidOffsetOrSequenceRecordsPerSec"), noKey: meter("NoKeyCompactedTopicRecordsPerSec"),
+	}
+}
+
+// countFault counts the causes that have a meter of their own.
+func (m *topicMetrics) countFault(err error) {
+	switch record.FaultOf(err) {
+	case record.FaultMagic:
+		m.invalidMagic.Add(1)
+	case record.FaultChecksum:
+		m.invalidCRC.Add(1)
+	case record.FaultOffsetOrSequence:
+		m.invalidOrder.Add(1)
+	case record.FaultNoKey:
+		m.noKey.Add(1)
 	}
 }
 

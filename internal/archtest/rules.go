@@ -32,7 +32,7 @@ var rules = map[string]rule{
 	"zkmeta/embedded":    {imports: []string{"cluster", "zkmeta", "zkmeta/feed", "internal/clock", "internal/vfs"}},
 	"zkmeta/zkmetatest":  {imports: []string{"cluster", "zkmeta"}},
 
-	"broker": {imports: []string{"broker/...", "cluster", "config", "controller/loop", "internal/...", "logstore", "partition/replica",
+	"broker": {imports: []string{"broker/...", "cluster", "config", "controller", "controller/loop", "internal/...", "logstore", "partition/replica",
 		"protocol/client", "protocol/server", "zkmeta/..."}},
 	"broker/api": {imports: []string{"broker/configs", "broker/metadata", "broker/producerids", "broker/session", "broker/topics", "cluster", "config",
 		"controller/loop", "internal/...", "logstore", "logstore/producers", "partition", "partition/replica", "protocol", "protocol/record",
