@@ -2,13 +2,13 @@ package server
 
 import (
 	"bufio"
-	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"syscall"
@@ -43,27 +43,40 @@ func benchServer(kind string) {
 	case "server":
 		addr = benchReal(HandlerFunc(func(r *Request) {
 			r.Respond(r.Msg.(*kmsg.HeartbeatRequest).ResponseKind())
-		}))
+		}), gatherPayload)
 	case "bare", "kmsg":
 		addr = benchBare(what == "kmsg")
-	case "sendfile", "pread":
-		addr = benchReal(fileHandler(what == "sendfile"))
+	case "sendfile":
+		addr = benchReal(fileHandler(true), 0)
+	case "pread": // and write, each in its own system call
+		addr = benchReal(fileHandler(false), 0)
+	case "gather":
+		addr = benchReal(fileHandler(false), 1<<30)
 	}
 	fmt.Println(addr)
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
+		if lines.Text() == "memory" {
+			debug.FreeOSMemory()
+			status, _ := os.ReadFile("/proc/self/statm")
+			var pages, resident int
+			fmt.Sscan(string(status), &pages, &resident)
+			fmt.Println(resident * os.Getpagesize())
+			continue
+		}
 		var u syscall.Rusage
 		syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 		fmt.Println(time.Duration(u.Utime.Nano() + u.Stime.Nano()).Nanoseconds())
 	}
 }
 
-func benchReal(h Handler) net.Addr {
+func benchReal(h Handler, gather int) net.Addr {
 	s, err := Listen(Options{Listeners: []ListenerOptions{{Name: "L", Protocol: Plaintext, Addr: "127.0.0.1:0"}}, Handler: h,
 		IdleTimeout: time.Minute, QueuedMaxBytes: 256 << 20, Logger: zerolog.Nop(), Metrics: benchMetrics()})
 	if err != nil {
 		panic(err)
 	}
+	s.gather = gather
 	s.Start()
 	return s.Addr("L")
 }
@@ -125,7 +138,7 @@ func bareLoop(nc net.Conn, decode bool) {
 
 // benchChild starts a server process and gives its address and a function that
 // reads its CPU time.
-func benchChild(b *testing.B, kind string) (addr string, cpu func() time.Duration) {
+func benchChild(b *testing.B, kind string) (addr string, ask func(what string) int64) {
 	b.Helper()
 	name, args := os.Args[0], []string{}
 	if path, err := exec.LookPath("taskset"); err == nil {
@@ -143,13 +156,36 @@ func benchChild(b *testing.B, kind string) (addr string, cpu func() time.Duratio
 	b.Cleanup(func() { in.Close(); cmd.Wait() })
 	lines := bufio.NewScanner(out)
 	lines.Scan()
-	return lines.Text(), func() time.Duration {
-		fmt.Fprintln(in)
+	return lines.Text(), func(what string) (n int64) {
+		fmt.Fprintln(in, what)
 		lines.Scan()
-		var n int64
 		fmt.Sscan(lines.Text(), &n)
-		return time.Duration(n)
+		return n
 	}
+}
+
+// BenchmarkIdle: what a connection costs that has been used and is idle now.
+func BenchmarkIdle(b *testing.B) {
+	const conns = 5000
+	addr, ask := benchChild(b, "server")
+	req := kmsg.NewPtrHeartbeatRequest()
+	req.Version = 3
+	frame := protocol.AppendRequest(nil, "client", 7, req)
+	before := ask("memory")
+	for range conns {
+		nc, err := net.Dial("tcp", addr)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer nc.Close()
+		if err := pingPong(nc, frame, 3, 1); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+	}
+	b.ReportMetric(float64(ask("memory")-before)/conns, "B/conn")
+	b.ReportMetric(0, "ns/op")
 }
 
 // BenchmarkEcho: Heartbeats, by connections and by requests in flight on each.
@@ -164,7 +200,7 @@ func BenchmarkEcho(b *testing.B) {
 }
 
 func benchEcho(b *testing.B, kind string, conns, depth int) {
-	addr, cpu := benchChild(b, kind)
+	addr, ask := benchChild(b, kind)
 	req := kmsg.NewPtrHeartbeatRequest()
 	req.Version, req.Group, req.MemberID = 3, "group", "member-0123456789"
 	frame := protocol.AppendRequest(nil, "client", 7, req)
@@ -193,12 +229,12 @@ func benchEcho(b *testing.B, kind string, conns, depth int) {
 		}()
 	}
 	ready.Wait()
-	before := cpu()
+	before := ask("cpu")
 	b.ResetTimer()
 	close(begin)
 	done.Wait()
 	b.StopTimer()
-	spent := cpu() - before
+	spent := time.Duration(ask("cpu") - before)
 	b.ReportMetric(float64(spent.Microseconds())/float64(per*conns), "server-µs/req")
 	b.ReportMetric(float64(per*conns)/b.Elapsed().Seconds(), "req/s")
 }
@@ -248,14 +284,17 @@ func fileHandler(sendfile bool) Handler {
 // and write.
 func BenchmarkPayload(b *testing.B) {
 	for _, size := range []int{4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 1 << 20} {
-		for _, kind := range []string{"pread", "sendfile"} {
+		for _, kind := range []string{"gather", "pread", "sendfile"} {
+			if kind == "gather" && size > 32<<10 {
+				continue // beyond the buffer
+			}
 			b.Run(fmt.Sprintf("%dK/%s", size>>10, kind), func(b *testing.B) { benchPayload(b, kind, size) })
 		}
 	}
 }
 
 func benchPayload(b *testing.B, kind string, size int) {
-	addr, cpu := benchChild(b, kind)
+	addr, ask := benchChild(b, kind)
 	nc, err := net.Dial("tcp", addr)
 	if err != nil {
 		b.Fatal(err)
@@ -277,13 +316,11 @@ func benchPayload(b *testing.B, kind string, size int) {
 	}
 	run(100)
 	b.SetBytes(int64(size))
-	before := cpu()
+	before := ask("cpu")
 	b.ResetTimer()
 	run(b.N)
 	b.StopTimer()
-	spent := cpu() - before
+	spent := time.Duration(ask("cpu") - before)
 	b.ReportMetric(float64(spent.Microseconds())/float64(b.N), "server-µs/req")
 	b.ReportMetric(spent.Seconds()/(float64(size)*float64(b.N)/1e9), "server-s/GB")
 }
-
-var _ = context.Background

@@ -40,6 +40,7 @@ type Conn struct {
 
 	in       input
 	clientID string // of the last request
+	lastRead int64  // when the requests in the input were read; nanoseconds since the server's start
 
 	mu       sync.Mutex
 	changed  sync.Cond  // on mu: the queue shrank, a mute ended, or the connection did

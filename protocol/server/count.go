@@ -90,7 +90,7 @@ func (n *counters) received(c *Conn, size int) {
 }
 
 // sent counts answers that are out at the time now.
-func (n *counters) sent(c *Conn, work []*Request, now time.Time) {
+func (n *counters) sent(c *Conn, work []*Request, now int64) {
 	l := n.listeners[c.ListenerName]
 	for _, r := range work {
 		if r.state == ready {
@@ -112,15 +112,16 @@ func (n *counters) sent(c *Conn, work []*Request, now time.Time) {
 	}
 }
 
-func (s *requestSpans) observe(r *Request, now time.Time) {
+func (s *requestSpans) observe(r *Request, now int64) {
+	received := r.Conn.server.since(r.Received)
 	handled := r.responded // when the handler was done with it, for now or for good
-	if !r.served.IsZero() {
+	if r.served != 0 {
 		handled = r.served
 	}
-	s.local.Observe(handled.Sub(r.Received))
-	s.remote.Observe(r.responded.Sub(handled))
-	s.send.Observe(now.Sub(r.responded))
-	s.total.Observe(now.Sub(r.Received))
+	s.local.Observe(time.Duration(handled - received))
+	s.remote.Observe(time.Duration(r.responded - handled))
+	s.send.Observe(time.Duration(now - r.responded))
+	s.total.Observe(time.Duration(now - received))
 	s.throttle.Observe(r.throttle)
 	s.bytes.Add(int64(r.Size))
 }

@@ -155,7 +155,8 @@ func (c *Conn) step() error {
 		}
 		if now.IsZero() {
 			now = c.server.opts.Clock.Now()
-			c.lastActive.Store(c.server.since(now))
+			c.lastRead = c.server.since(now)
+			c.lastActive.Store(c.lastRead)
 		}
 		err = c.serve(frame, owner, now)
 		owner.release()
@@ -360,7 +361,7 @@ func (c *Conn) served(r *Request) error {
 		return &leaving{reason}
 	}
 	if r.state == pending {
-		r.served = c.server.opts.Clock.Now()
+		r.served = c.server.nanos()
 		c.mu.Unlock()
 		return nil
 	}
@@ -380,7 +381,7 @@ func (c *Conn) holdLocked(r *Request) bool {
 		return false
 	}
 	size, err := protocol.FrameSize(in.unread(), c.server.opts.MaxRequestBytes)
-	return err == nil && in.w-in.r >= 4+size && r.responded.Sub(r.Received) < holdFor
+	return err == nil && in.w-in.r >= 4+size && r.responded-c.lastRead < int64(holdFor)
 }
 
 // cleanEnd tells whether err is a client that left between two requests.

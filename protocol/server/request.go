@@ -24,8 +24,9 @@ type Request struct {
 	state requestState
 	out   outFrame
 
-	served    time.Time // when Serve returned without an answer
-	responded time.Time
+	// In nanoseconds since the server's start: when Serve returned without an
+	// answer (0 if with one), and when there was one.
+	served, responded int64
 }
 
 type requestState uint8
@@ -106,7 +107,7 @@ func (r *Request) ReleaseBody() {
 // lock of its caller.
 func (r *Request) finish(state requestState, out outFrame) {
 	c := r.Conn
-	now := c.server.opts.Clock.Now()
+	now := c.server.nanos()
 	c.mu.Lock()
 	if r.state != pending {
 		c.mu.Unlock()
@@ -117,7 +118,7 @@ func (r *Request) finish(state requestState, out outFrame) {
 	r.state, r.out, r.responded = state, out, now
 	r.ReleaseBody()
 	c.outBytes += out.size
-	c.lastActive.Store(c.server.since(now))
+	c.lastActive.Store(now)
 	if r.throttle > 0 {
 		c.muteLocked(r.throttle)
 	}

@@ -24,6 +24,7 @@ type Server struct {
 	begin     time.Time
 
 	fileReads chan struct{} // a place for each sendfile in flight
+	gather    int           // gatherPayload, but for benchmarks
 
 	mu        sync.Mutex
 	open      map[uint64]*Conn
@@ -56,7 +57,8 @@ func Listen(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{opts: o, limits: limits, open: map[uint64]*Conn{}, begin: o.Clock.Now(), fileReads: make(chan struct{}, maxFileReads)}
+	s := &Server{opts: o, limits: limits, open: map[uint64]*Conn{}, begin: o.Clock.Now().Add(-1), gather: gatherPayload,
+		fileReads: make(chan struct{}, maxFileReads)}
 	s.memory.max, s.large.max = o.QueuedMaxBytes, o.QueuedMaxBytes/2
 	s.count.init(s)
 	s.logs.init(s)
@@ -186,15 +188,7 @@ func (s *Server) tune(nc net.Conn) {
 
 // adopt makes an admitted connection ours and starts its reader.
 func (s *Server) adopt(l *listener, nc net.Conn, remote netip.AddrPort) bool {
-	c := &Conn{ListenerName: l.Name, SecurityProtocol: l.Protocol, RemoteAddr: remote, LocalAddr: addrOf(nc.LocalAddr()),
-		server: s, listener: l, nc: nc, done: make(chan struct{}), gone: make(chan struct{})}
-	c.changed.L = &c.mu
-	c.wire = newWire(c, nc)
-	now := s.nanos()
-	c.lastActive.Store(now)
-	if l.Protocol != Plaintext {
-		c.authSince.Store(now)
-	}
+	c := s.newConn(l, nc, remote)
 	s.mu.Lock()
 	if s.closing {
 		s.mu.Unlock()
@@ -211,6 +205,19 @@ func (s *Server) adopt(l *listener, nc net.Conn, remote netip.AddrPort) bool {
 	s.count.opened(c)
 	go c.readLoop()
 	return true
+}
+
+func (s *Server) newConn(l *listener, nc net.Conn, remote netip.AddrPort) *Conn {
+	c := &Conn{ListenerName: l.Name, SecurityProtocol: l.Protocol, RemoteAddr: remote, LocalAddr: addrOf(nc.LocalAddr()),
+		server: s, listener: l, nc: nc, done: make(chan struct{}), gone: make(chan struct{})}
+	c.changed.L = &c.mu
+	c.wire = newWire(c, nc)
+	now := s.nanos()
+	c.lastActive.Store(now)
+	if l.Protocol != Plaintext {
+		c.authSince.Store(now)
+	}
+	return c
 }
 
 // forget is called once for a connection that has ended.
@@ -233,8 +240,8 @@ func addrOf(a net.Addr) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// since is t in nanoseconds from the server's start, never 0.
-func (s *Server) since(t time.Time) int64 { return max(1, int64(t.Sub(s.begin))) }
+// since is t in nanoseconds from just before the server's start, so never 0.
+func (s *Server) since(t time.Time) int64 { return int64(t.Sub(s.begin)) }
 
 func (s *Server) nanos() int64 { return s.since(s.opts.Clock.Now()) }
 

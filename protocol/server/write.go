@@ -85,7 +85,7 @@ func (c *Conn) send(work []*Request) error {
 			work[i] = nil
 		}
 	}()
-	if err := writeFrames(c.wire, work); err != nil {
+	if err := writeFrames(c.wire, work, c.server.gather); err != nil {
 		return err
 	}
 	last := work[len(work)-1]
@@ -93,7 +93,7 @@ func (c *Conn) send(work []*Request) error {
 		return last.out.err
 	}
 	if c.server.count.reg != nil {
-		c.server.count.sent(c, work, c.server.opts.Clock.Now())
+		c.server.count.sent(c, work, c.server.nanos())
 	}
 	return nil
 }
@@ -106,8 +106,9 @@ const gatherPayload = 16 << 10
 // gatherBuffer is the memory that small pieces of one write are gathered in.
 const gatherBuffer = 64 << 10
 
-// writeFrames writes answers, of which only the last may have payloads.
-func writeFrames(w wire, work []*Request) error {
+// writeFrames writes answers, of which only the last may have payloads; those
+// up to small bytes are gathered.
+func writeFrames(w wire, work []*Request, small int) error {
 	if len(work) == 1 && len(work[0].out.parts.Inserts) == 0 {
 		if work[0].state != ready {
 			return nil
@@ -119,7 +120,7 @@ func writeFrames(w wire, work []*Request) error {
 	if cap(s.b) < gatherBuffer {
 		s.b = make([]byte, 0, gatherBuffer)
 	}
-	g := gather{wire: w, buf: s.b[:0]}
+	g := gather{wire: w, buf: s.b[:0], small: small}
 	for _, r := range work {
 		if r.state != ready {
 			continue
@@ -148,8 +149,9 @@ func (g *gather) parts(p protocol.Parts) error {
 
 // gather collects small pieces in buf, which never outgrows its capacity.
 type gather struct {
-	wire wire
-	buf  []byte
+	wire  wire
+	buf   []byte
+	small int // payloads up to this go by way of buf
 }
 
 func (g *gather) flush(more bool) error {
@@ -182,7 +184,7 @@ func (g *gather) payload(p protocol.Payload) error {
 	if b, ok := p.(protocol.Bytes); ok {
 		return g.bytes(b)
 	}
-	if want > gatherPayload || want > cap(g.buf) {
+	if want > g.small || want > cap(g.buf) {
 		if err := g.flush(true); err != nil {
 			return err
 		}
