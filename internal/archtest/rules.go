@@ -66,5 +66,10 @@ var excused = map[string][]string{
 	"config":          {"net"},  // host and port in text
 }
 
+// maySleep are test files that have nothing to wait on.
+var maySleep = map[string]string{
+	"config/story_kafka_test.go": "records the answers of a running Apache Kafka, which tells nobody when a config is in force",
+}
+
 // maxLines is what a file may have at the most; 500 is the aim.
 const maxLines = 800
