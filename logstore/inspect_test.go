@@ -197,3 +197,32 @@ func TestDumpKeepsTerminalsSafe(t *testing.T) {
 		}
 	}
 }
+
+// FuzzInspectLog: Dump and the check take any bytes for a log; what they accept
+// as a valid batch has its checksum.
+func FuzzInspectLog(f *testing.F) {
+	f.Add(getSeed(f, "data/gold-0/"+fileName(20, extLog)))
+	f.Add(getSeed(f, "formats-0/"+fileName(0, extLog)))
+	f.Add(getSeed(f, "data/gold-0/"+fileName(51, extLog))[:100])
+	f.Add(make([]byte, 100))
+	f.Fuzz(func(t *testing.T, file []byte) {
+		m := vfs.NewMem()
+		if err := m.MkdirAll("/d/gold-0"); err != nil {
+			t.Fatal(err)
+		}
+		path := "/d/gold-0/" + fileName(0, extLog)
+		putFile(t, m, path, file)
+		putFile(t, m, "/d/"+cleanShutdownFile, nil)
+		var out bytes.Buffer
+		err := Dump(&out, m, path, true)
+		if err != nil && !errors.Is(err, ErrDamaged) {
+			t.Fatal(err)
+		}
+		if bad := strings.Contains(out.String(), "isvalid: false"); bad && err == nil {
+			t.Fatal("an invalid batch without an error")
+		}
+		if _, err := CheckDir(m, "/d"); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"hash/crc32"
 	"math"
 	"testing"
+	"unsafe"
 
 	"github.com/kbroker/kbroker/cluster"
 )
@@ -366,5 +367,15 @@ func BenchmarkCheckApply(b *testing.B) {
 		_, _, _ = s.Check(&x, CheckOptions{})
 		s.Apply(&x)
 		s.SetEnd(x.Last + 1)
+	}
+}
+
+// TestSize: a broker has tens of thousands of partitions, most without producers.
+func TestSize(t *testing.T) {
+	if n := unsafe.Sizeof(State{}); n > 96 {
+		t.Errorf("an empty state has %d bytes", n)
+	}
+	if n := unsafe.Sizeof(entry{}); n > 160 {
+		t.Errorf("a producer has %d bytes", n)
 	}
 }
