@@ -256,9 +256,9 @@ func TestForeignDirectoryRefused(t *testing.T) {
 	resp := ask[*kmsg.DescribeClusterResponse](t, dial(t, b), kmsg.NewPtrDescribeClusterRequest())
 	b.stop(t)
 	b.writeProps(t)
-	exitsAtOnce(t, "broker.id", b.propsPath(), "--override", "broker.id=5")
+	exitsAtOnce(t, "meta.properties", b.propsPath(), "--override", "broker.id=5")
 	path := b.logDirs()[0] + "/meta.properties"
 	raw := mustReadFile(t, path)
 	writeFile(t, path, strings.Replace(raw, resp.ClusterID, "AAAAAAAAAAAAAAAAAAAAAA", 1))
-	exitsAtOnce(t, "cluster.id", b.propsPath())
+	exitsAtOnce(t, "meta.properties", b.propsPath())
 }
