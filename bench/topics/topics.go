@@ -32,15 +32,19 @@ func Ensure(ctx context.Context, bootstrap, name string, partitions int32, repli
 	adm.SetTimeoutMillis(60_000)
 	t, err := describe(ctx, adm, name)
 	if errors.Is(err, kerr.UnknownTopicOrPartition) && partitions > 0 {
-		if _, err := adm.CreateTopic(ctx, partitions, replicas, nil, name); err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
-			return t, fmt.Errorf("create %s: %w", name, err)
+		if _, err = adm.CreateTopic(ctx, partitions, replicas, nil, name); err == nil || underway(err) {
+			t, err = await(ctx, adm, name, partitions)
 		}
-		t, err = await(ctx, adm, name, partitions)
 	}
 	if err != nil {
 		return t, fmt.Errorf("topic %s: %w", name, err)
 	}
 	return t, nil
+}
+
+// underway are answers to a creation after which the topic may yet come.
+func underway(err error) bool {
+	return errors.Is(err, kerr.TopicAlreadyExists) || errors.Is(err, kerr.RequestTimedOut)
 }
 
 // await asks until the topic is complete.
