@@ -51,11 +51,11 @@ type Conn struct {
 	muted    time.Time  // no reading until then; guarded by mu
 	stopping bool       // no more reading: the server is closing; guarded by mu
 	ended    bool       // guarded by mu
+	gone     bool       // end has returned; guarded by mu
 	attached map[any]any
 	software struct{ name, version string }
 
 	done chan struct{} // closed when ended
-	gone chan struct{} // closed when end has returned
 	work []*Request    // of the goroutine in drain
 
 	// For the sweeper, in nanoseconds since the server's start. 0: not now.
@@ -155,7 +155,10 @@ func (c *Conn) end(reason error) {
 		r.discard()
 	}
 	c.server.forget(c, reason)
-	close(c.gone)
+	c.mu.Lock()
+	c.gone = true
+	c.changed.Broadcast()
+	c.mu.Unlock()
 }
 
 // stop makes the reader stop between two requests, then wait until all answers

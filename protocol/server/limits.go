@@ -21,7 +21,7 @@ type limits struct {
 	mu        sync.Mutex
 	freed     sync.Cond // on mu: a connection ended, a rate allows one more, or closed
 	max       int       // 0: no limit
-	perIP     int       // as max; with overrides, 0 admits nobody else
+	perIP     int       // as max; negative: only addresses with an override
 	rate      *rate
 	listeners map[string]*listenerLimit
 	total     int
@@ -92,9 +92,8 @@ func (l *limits) admit(listener string, addr netip.Addr) (over bool, refused err
 	if !special {
 		allowed = l.perIP
 	}
-	unlimited := !special && l.perIP == 0 && len(l.overrides) == 0
-	if !unlimited && l.byIP[addr] >= allowed {
-		return false, fmt.Errorf("too many connections from %s: %d are allowed", addr, allowed)
+	if (special || l.perIP != 0) && l.byIP[addr] >= allowed {
+		return false, fmt.Errorf("too many connections from %s: %d are allowed", addr, max(0, allowed))
 	}
 	l.byIP[addr]++
 	l.total++

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -95,8 +96,8 @@ func TestConnectionsPerAddressOverrides(t *testing.T) {
 		perIP, override int
 		overridden      string
 		want            int
-	}{{1, 3, "127.0.0.1", 3}, {5, 0, "localhost", 0}, {2, 9, "10.1.1.1", 2}, {0, 9, "10.1.1.1", 0}} {
-		t.Run(c.overridden, func(t *testing.T) {
+	}{{1, 3, "127.0.0.1", 3}, {5, 0, "localhost", 0}, {2, 9, "10.1.1.1", 2}, {-1, 9, "10.1.1.2", 0}, {0, 1, "127.0.0.1", 1}} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			g := start(t, Options{MaxConnectionsPerIP: c.perIP, MaxConnectionsOverride: map[string]int{c.overridden: c.override}, Handler: answer})
 			for range c.want {
 				stillServes(t, g.dial("L"))
@@ -104,6 +105,12 @@ func TestConnectionsPerAddressOverrides(t *testing.T) {
 			wantClosed(t, g.dial("L"))
 		})
 	}
+	t.Run("no limit beside an override", func(t *testing.T) {
+		g := start(t, Options{MaxConnectionsOverride: map[string]int{"10.1.1.1": 1}, Handler: answer})
+		for range 5 {
+			stillServes(t, g.dial("L"))
+		}
+	})
 }
 
 func TestConnectionRate(t *testing.T) {

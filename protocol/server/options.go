@@ -78,7 +78,7 @@ type Options struct {
 	MaxRequestBytes        int32          // socket.request.max.bytes; 0: 100 MiB
 	MaxPreAuthBytes        int32          // sasl.server.max.receive.size; 0: 512 KiB
 	MaxConnections         int            // max.connections; 0: no limit
-	MaxConnectionsPerIP    int            // max.connections.per.ip; 0: no limit
+	MaxConnectionsPerIP    int            // max.connections.per.ip; 0: no limit; negative: only those with an override
 	MaxConnectionsOverride map[string]int // max.connections.per.ip.overrides, by address
 	ConnectionRate         int            // max.connection.creation.rate; 0: no limit
 	IdleTimeout            time.Duration  // connections.max.idle.ms; 0: none

@@ -98,30 +98,38 @@ func (c *Conn) frameEnds() {
 	}
 }
 
-// readLoop is the life of a connection's reader goroutine.
+// readLoop is the life of a connection's reader goroutine. Nearly all of it is
+// spent in read, so that what is on the stack there is what an idle connection
+// costs.
 func (c *Conn) readLoop() {
 	err := c.handshake()
 	for err == nil {
-		err = c.step()
+		if err = c.wire.read(c); err == nil {
+			err = c.step()
+		}
 	}
+	c.leave(err)
+	c.server.conns.Done()
+}
+
+// leave ends the connection when the reader has come to its end.
+func (c *Conn) leave(err error) {
 	c.in.drop()
-	var leave *leaving
+	var refused *leaving
 	switch {
-	case errors.As(err, &leave): // answered or refused in its turn
-		c.lingerThenEnd(leave.reason)
-	case c.stopped(err):
+	case errors.As(err, &refused): // answered or refused in its turn
+		c.lingerThenEnd(refused.reason)
+	case c.stopped():
 		c.lingerThenEnd(errServerClosed)
 	default:
 		c.flush()
 		c.end(err)
 	}
-	<-c.gone // somebody else may have ended it
 	c.mu.Lock()
-	for c.writing { // the goroutine in drain is ours to wait for
+	defer c.mu.Unlock()
+	for !c.gone || c.writing { // others who end it or write are ours to wait for
 		c.changed.Wait()
 	}
-	c.mu.Unlock()
-	c.server.conns.Done()
 }
 
 // leaving ends the reader but not the answers that are still to come.
@@ -129,14 +137,14 @@ type leaving struct{ reason error }
 
 func (l *leaving) Error() string { return "leaving: " + l.reason.Error() }
 
-// stopped tells whether err is the end that stop caused.
-func (c *Conn) stopped(err error) bool {
+// stopped tells whether stop was called.
+func (c *Conn) stopped() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.stopping && !c.ended
 }
 
-// step serves every request that is there and waits for more bytes.
+// step serves every request that is there and makes ready for the next read.
 func (c *Conn) step() error {
 	var now time.Time
 	for {
@@ -166,7 +174,7 @@ func (c *Conn) step() error {
 	}
 	c.flush()
 	c.in.makeRoom()
-	return c.wire.read(c)
+	return nil
 }
 
 // awaitTurn waits until the next request may be served. Nothing is kept waiting

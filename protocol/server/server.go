@@ -209,7 +209,7 @@ func (s *Server) adopt(l *listener, nc net.Conn, remote netip.AddrPort) bool {
 
 func (s *Server) newConn(l *listener, nc net.Conn, remote netip.AddrPort) *Conn {
 	c := &Conn{ListenerName: l.Name, SecurityProtocol: l.Protocol, RemoteAddr: remote, LocalAddr: addrOf(nc.LocalAddr()),
-		server: s, listener: l, nc: nc, done: make(chan struct{}), gone: make(chan struct{})}
+		server: s, listener: l, nc: nc, done: make(chan struct{})}
 	c.changed.L = &c.mu
 	c.wire = newWire(c, nc)
 	now := s.nanos()
