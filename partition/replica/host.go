@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/kbroker/kbroker/cluster"
 	"github.com/kbroker/kbroker/config"
@@ -44,7 +43,6 @@ type Host struct {
 
 	mu       sync.RWMutex // guards replicas
 	replicas map[cluster.TopicPartition]*Replica
-	leaders  atomic.Int32
 
 	checkpointed map[cluster.TopicPartition]cluster.Offset // HWs read at start, until claimed
 }
