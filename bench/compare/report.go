@@ -146,7 +146,7 @@ func (r *Report) Markdown() string {
 		title := row.Title
 		for _, m := range row.Metrics {
 			fmt.Fprintf(&b, "| %s | %s, %s | %s | %s | %s | %s | %s | %s |\n", title, m.Name, m.Unit, m.cell(Kbroker), m.cell(Kafka), m.cell(Skeleton),
-				m.ratioCell(Kbroker, Kafka), m.ratioCell(Kbroker, Skeleton), m.verdict())
+				m.ratioCell(Kbroker, Kafka), m.ratioCell(Kbroker, Skeleton), m.verdict(row.clientBound()))
 			title = ""
 		}
 	}
@@ -164,13 +164,30 @@ func (r *Report) Markdown() string {
 	return b.String()
 }
 
-func (m *Metric) verdict() string {
+// verdict says whether kbroker's goal is reached. A rate that is missed while
+// the client's core was full says nothing about the broker.
+func (m *Metric) verdict(clientBound bool) string {
 	due, reached, known := m.reached()
 	switch {
 	case !known:
 		return ""
 	case reached:
 		return due + ": reached"
+	case clientBound && !m.Less:
+		return due + ": missed, the client was the limit"
 	}
 	return due + ": **missed**"
+}
+
+// full is the load of the client's core, in percent, above which it is the
+// client that sets the pace.
+const full = 85
+
+func (r *Row) clientBound() bool {
+	for i := range r.Metrics {
+		if m := &r.Metrics[i]; m.Name == clientBusyName {
+			return median(m.Values[Kbroker]) >= full
+		}
+	}
+	return false
 }

@@ -64,6 +64,24 @@ func TestMarkdown(t *testing.T) {
 	}
 }
 
+func TestVerdict(t *testing.T) {
+	m := Metric{Goal: 2, Values: map[string][]float64{Kbroker: {1}, Kafka: {1}, Skeleton: {9}}}
+	busy := func(percent float64) bool {
+		r := Row{Metrics: []Metric{{Name: "x"}, {Name: clientBusyName, Values: map[string][]float64{Kbroker: {percent}}}}}
+		return r.clientBound()
+	}
+	if got := m.verdict(busy(84)); got != ">= 2 (2.0 x Kafka): **missed**" {
+		t.Error(got)
+	}
+	if got := m.verdict(busy(86)); got != ">= 2 (2.0 x Kafka): missed, the client was the limit" {
+		t.Error(got)
+	}
+	m.Values[Kbroker][0] = 2
+	if got := m.verdict(busy(99)); got != ">= 2 (2.0 x Kafka): reached" {
+		t.Error(got)
+	}
+}
+
 // Every row can be told by its name, and a goal is never for a number that is
 // not there.
 func TestRows(t *testing.T) {

@@ -56,8 +56,10 @@ func resident() metric {
 	return metric{name: "resident after the load", unit: "MB", of: func(r *result.Result) float64 { return float64(r.ServerRSS) / 1e6 }, less: true}
 }
 
+const clientBusyName = "client's core busy"
+
 func clientBusy() metric {
-	return metric{name: "client's core busy", unit: "%", of: func(r *result.Result) float64 { return 100 * r.ClientBusy() }, less: true}
+	return metric{name: clientBusyName, unit: "%", of: func(r *result.Result) float64 { return 100 * r.ClientBusy() }, less: true}
 }
 
 func quantiles() []metric {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kbroker/kbroker/bench/latency"
 	"github.com/kbroker/kbroker/bench/raw"
 	"github.com/kbroker/kbroker/bench/result"
 	"github.com/kbroker/kbroker/bench/topics"
@@ -96,5 +97,29 @@ func TestWait(t *testing.T) {
 	b[len(b)-1]++
 	if _, err := p.append(b); err == nil {
 		t.Error("a wrong CRC was taken")
+	}
+}
+
+// Every record of a latency run arrives, and its three latencies are in order.
+func TestLatency(t *testing.T) {
+	addr := start(t, options{partitions: 1})
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	o := latency.Options{Addr: addr, Topic: "t", Rate: 2000, RecordBytes: 100, Acks: 1, InFlight: 5, For: 500 * time.Millisecond, Warm: 100 * time.Millisecond}
+	for range 2 { // the second one begins behind the first one's records
+		r, err := latency.Run(ctx, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Total.Records != 1000 || len(r.Latencies) != 3 || r.Latencies[0].N != 800 || r.Latencies[1].N != 800 {
+			t.Errorf("%+v", r)
+		}
+		if due, sent := r.Latencies[0], r.Latencies[1]; due.P50 < sent.P50 || due.Max < sent.Max || sent.P50 <= 0 {
+			t.Errorf("from when it was due: %+v, from when it was sent: %+v", due, sent)
+		}
+	}
+	o.Warm = o.For
+	if _, err := latency.Run(ctx, o); err == nil {
+		t.Error("a run without a window was begun")
 	}
 }
