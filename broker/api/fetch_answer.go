@@ -157,8 +157,8 @@ func (f *fetchCall) records(p *fetchPart) (protocol.Payload, error) {
 		magic = 0
 	}
 	converted, err := record.DownConvert(b, magic, p.query.Offset)
-	if err != nil {
-		return nil, err
+	if err != nil && len(converted) == 0 {
+		return nil, err // else what was converted goes first, and the error next time
 	}
 	f.c.h.topic(p.topic).fetchConversions.Add(1)
 	return protocol.Bytes(converted), nil
