@@ -9,6 +9,9 @@
 #                    Kafka 3.9.2, kbroker with its embedded store, and kbroker
 #                    over ZooKeeper. Half an hour or more.
 #
+#   ./test.sh fuzz D every fuzz target for the duration D each (as 10m), one after
+#                    the other. A failing input is kept in the target's testdata.
+#
 # Needs Go and git. Whatever else is missing it installs from Debian's packages,
 # as root or with sudo, or says in one line what is missing. Apache Kafka,
 # ZooKeeper and the clients come from Maven, PyPI and npm into .cache/.
@@ -120,9 +123,23 @@ matrix() {
   [ ${#failed[@]} -eq 0 ] || die "failed: ${failed[*]}"
 }
 
+# fuzz DURATION runs each target in turn; minimising is kept short, since it
+# would take most of the time else.
+fuzz() {
+  local pkg target failed=()
+  while read -r pkg target; do
+    printf '\n== %s %s\n' "$pkg" "$target"
+    go test -run '^$' -fuzz "^$target\$" -fuzztime "$1" -fuzzminimizetime 5x "$pkg" || failed+=("$pkg $target")
+  done < <(git ls-files --cached --others --exclude-standard -- '*_test.go' | while read -r file; do
+      sed -n 's/^func \(Fuzz[A-Za-z0-9]*\)(.*/\1/p' "$file" | sed "s|^|./$(dirname "$file") |"
+    done)
+  [ ${#failed[@]} -eq 0 ] || die "failing inputs were found: ${failed[*]}"
+}
+
 case ${1-} in
   "") quick ;;
   full) matrix ;;
-  *) die "unknown argument $1; want none or full" ;;
+  fuzz) fuzz "${2:-1m}" ;;
+  *) die "unknown argument $1; want none, full or fuzz" ;;
 esac
 printf '\nall passed in %d s\n' "$SECONDS"
