@@ -55,7 +55,7 @@ func (c *Conn) authenticate(frame []byte) error {
 		r.RespondParts(protocol.Parts{Bytes: framed})
 	}
 	if err != nil {
-		c.server.count.listeners[c.ListenerName].authFailed.Add(1)
+		c.count.authFailed.Add(1)
 		c.server.logs.warn(c, "authentication", err)
 		return &leaving{err}
 	}
@@ -63,7 +63,7 @@ func (c *Conn) authenticate(frame []byte) error {
 		return &leaving{errOtherPrincipal}
 	}
 	if done {
-		c.server.count.listeners[c.ListenerName].authenticated.Add(1)
+		c.count.authenticated.Add(1)
 		c.authenticated(c.exchange.Principal())
 	}
 	return nil

@@ -33,7 +33,7 @@ type Conn struct {
 	Principal        string // set before the first request reaches the Handler
 
 	server   *Server
-	listener *listener
+	count    *listenerCounters
 	nc       net.Conn
 	wire     wire
 	exchange Exchange // nil where there is no SASL
@@ -56,7 +56,9 @@ type Conn struct {
 	software struct{ name, version string }
 
 	done chan struct{} // closed when ended
-	work []*Request    // of the goroutine in drain
+	// Of the goroutine in drain:
+	work   []*Request
+	waited bool // the client kept the write waiting
 
 	// For the sweeper, in nanoseconds since the server's start. 0: not now.
 	lastActive, frameSince, writeSince, authSince atomic.Int64

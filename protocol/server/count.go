@@ -71,27 +71,14 @@ func (c *listenerCounters) init(reg *metric.Registry, tags string) {
 	c.malformed = reg.Counter(metric.Name{Group: "kbroker.network", Type: "SocketServer", Name: "MalformedRequests", Tags: tags})
 }
 
-func (n *counters) opened(c *Conn) {
-	l := n.listeners[c.ListenerName]
-	l.open.Add(1)
-	l.opened.Add(1)
-}
-
-func (n *counters) closed(c *Conn) {
-	l := n.listeners[c.ListenerName]
-	l.open.Add(-1)
-	l.closed.Add(1)
-}
-
-func (n *counters) received(c *Conn, size int) {
-	l := n.listeners[c.ListenerName]
+func (l *listenerCounters) received(size int) {
 	l.requests.Add(1)
 	l.bytesIn.Add(int64(size) + 4)
 }
 
 // sent counts answers that are out at the time now.
 func (n *counters) sent(c *Conn, work []*Request, now int64) {
-	l := n.listeners[c.ListenerName]
+	l := c.count
 	for _, r := range work {
 		if r.state == ready {
 			l.responses.Add(1)

@@ -148,7 +148,7 @@ func (c *Conn) stopped() bool {
 func (c *Conn) step() error {
 	var now time.Time
 	for {
-		if !c.tryTurn() {
+		if len(c.in.waiting()) >= 4 && !c.tryTurn() {
 			if err := c.awaitTurn(); err != nil {
 				return err
 			}
@@ -291,7 +291,7 @@ func (c *Conn) maxFrame() int32 {
 // refuse ends the reading for input that breaks the rules. The answers before
 // it go out first, as from Kafka, which serves one request at a time.
 func (c *Conn) refuse(err error) error {
-	c.server.count.listeners[c.ListenerName].malformed.Add(1)
+	c.count.malformed.Add(1)
 	c.server.logs.warn(c, "malformed", fmt.Errorf("client %.100q: %w", c.clientID, err))
 	return &leaving{err}
 }
@@ -340,7 +340,7 @@ func (c *Conn) decode(frame []byte, owner *buffer, now time.Time) (*Request, err
 	if err != nil {
 		return nil, err
 	}
-	c.server.count.received(c, len(frame))
+	c.count.received(len(frame))
 	r := &Request{Header: h, Msg: msg, Conn: c, Received: now, Size: len(frame), charge: len(frame)}
 	if shares {
 		owner.retain()
@@ -377,8 +377,7 @@ func (c *Conn) served(r *Request) error {
 		c.mu.Unlock()
 		return nil
 	}
-	c.mu.Unlock()
-	c.drain()
+	c.drainLocked()
 	return nil
 }
 

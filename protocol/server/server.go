@@ -202,14 +202,15 @@ func (s *Server) adopt(l *listener, nc net.Conn, remote netip.AddrPort) bool {
 	s.conns.Add(1)
 	s.scheduleLocked()
 	s.mu.Unlock()
-	s.count.opened(c)
+	c.count.open.Add(1)
+	c.count.opened.Add(1)
 	go c.readLoop()
 	return true
 }
 
 func (s *Server) newConn(l *listener, nc net.Conn, remote netip.AddrPort) *Conn {
 	c := &Conn{ListenerName: l.Name, SecurityProtocol: l.Protocol, RemoteAddr: remote, LocalAddr: addrOf(nc.LocalAddr()),
-		server: s, listener: l, nc: nc, done: make(chan struct{})}
+		server: s, count: s.count.listeners[l.Name], nc: nc, done: make(chan struct{})}
 	c.changed.L = &c.mu
 	c.wire = newWire(c, nc)
 	now := s.nanos()
@@ -226,7 +227,8 @@ func (s *Server) forget(c *Conn, reason error) {
 	delete(s.open, c.ID)
 	s.mu.Unlock()
 	s.limits.leave(c.ListenerName, c.RemoteAddr.Addr())
-	s.count.closed(c)
+	c.count.open.Add(-1)
+	c.count.closed.Add(1)
 	if reason != nil && !cleanEnd(reason) {
 		s.opts.Logger.Debug().Err(reason).Stringer("remote", c.RemoteAddr).Str("listener", c.ListenerName).Msg("connection ended")
 	}

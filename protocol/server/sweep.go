@@ -47,7 +47,7 @@ func (s *Server) sweep() {
 	s.mu.Unlock()
 	for i, c := range late {
 		if reasons[i] == errIdle {
-			s.count.listeners[c.ListenerName].expired.Add(1)
+			c.count.expired.Add(1)
 		} else {
 			s.logs.warn(c, "slow", reasons[i])
 		}

@@ -98,6 +98,7 @@ func (w plainWriter) Write(p []byte) (int, error) {
 // beginWrite and endWrite tell the sweeper how long the client keeps a write
 // waiting.
 func (c *Conn) beginWrite() {
+	c.waited = true
 	c.writeBytes.Store(0)
 	c.writeSince.Store(c.server.nanos())
 }

@@ -37,8 +37,13 @@ func (c *Conn) flush() {
 // drain sends the answers that are ready, in order, until the oldest is not.
 // Only one goroutine is in it: the one that startWritingLocked told so.
 func (c *Conn) drain() {
+	c.mu.Lock()
+	c.drainLocked()
+}
+
+// drainLocked is drain for a caller that holds mu, which it gives back.
+func (c *Conn) drainLocked() {
 	for {
-		c.mu.Lock()
 		c.takeLocked()
 		if len(c.work) == 0 {
 			c.writing = false
@@ -50,6 +55,7 @@ func (c *Conn) drain() {
 		if err := c.send(c.work); err != nil {
 			c.end(err)
 		}
+		c.mu.Lock()
 	}
 }
 
@@ -79,6 +85,7 @@ func (c *Conn) takeLocked() {
 
 // send writes the answers and releases what they hold.
 func (c *Conn) send(work []*Request) error {
+	c.waited = false
 	defer func() {
 		for i, r := range work {
 			r.discard()
@@ -93,7 +100,11 @@ func (c *Conn) send(work []*Request) error {
 		return last.out.err
 	}
 	if c.server.count.reg != nil {
-		c.server.count.sent(c, work, c.server.nanos())
+		now := last.responded // as good as now where nothing had to wait
+		if c.waited || len(last.out.parts.Inserts) > 0 {
+			now = c.server.nanos()
+		}
+		c.server.count.sent(c, work, now)
 	}
 	return nil
 }
