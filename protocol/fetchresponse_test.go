@@ -63,7 +63,7 @@ func TestEncodeFetchIsKmsgs(t *testing.T) {
 	r := seeded(t)
 	for version := int16(0); version <= 17; version++ {
 		h := Header{Key: Fetch, Version: version, CorrelationID: 77}
-		for range 300 {
+		for range rounds(300) {
 			resp := randomFetch(r, version)
 			want := EncodeResponse(nil, h, resp)
 			if got := joined(EncodeFetch(nil, h, resp, nil)); !bytes.Equal(got, want) {

@@ -31,6 +31,14 @@ func seeded(t testing.TB) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 1))
 }
 
+// rounds is how often a random test repeats.
+func rounds(n int) int {
+	if underRace {
+		return max(1, n/8)
+	}
+	return n
+}
+
 // filler fills kmsg values at random.
 type filler struct {
 	r       *rand.Rand

@@ -10,7 +10,7 @@ import (
 func TestShapeAgreesWithKmsg(t *testing.T) {
 	r := seeded(t)
 	eachVersion(t, func(t *testing.T, api API, version int16) {
-		for i := range 25 {
+		for i := range rounds(25) {
 			req := newRequest(api.Key, version)
 			filler{r: r, tags: true, pointer: 4}.message(req)
 			body := appendBody(nil, req)
@@ -40,7 +40,7 @@ func TestShapeAgreesWithKmsg(t *testing.T) {
 func TestResponseShapeAgreesWithKmsg(t *testing.T) {
 	r := seeded(t)
 	eachVersion(t, func(t *testing.T, api API, version int16) {
-		for i := range 15 {
+		for i := range rounds(15) {
 			resp := newResponse(api.Key, version)
 			filler{r: r, tags: true, pointer: 4}.message(resp)
 			body := resp.AppendTo(nil)

@@ -189,7 +189,7 @@ func TestLyingLengthsAreRefused(t *testing.T) {
 	r := seeded(t)
 	eachVersion(t, func(t *testing.T, api API, version int16) {
 		flexible := api.Flexible(version)
-		for range 30 {
+		for range rounds(30) {
 			m := random(r, version, flexible)
 			m.structure(requestFields[api.Key])
 			rest, _, err := walkShape(requestShapes(), api.Key, version, m.buf)
@@ -254,6 +254,9 @@ var (
 // The worst bodies that pass the check make kmsg allocate 16 times their
 // length, plus 64 KiB, at most.
 func TestAllocationBound(t *testing.T) {
+	if underRace {
+		t.Skip("measures allocations")
+	}
 	t.Run("requests", func(t *testing.T) { testAllocationBound(t, requestSide, 0, 2, 5, 7) })
 	t.Run("responses", func(t *testing.T) { testAllocationBound(t, responseSide, 5) })
 }
