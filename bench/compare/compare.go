@@ -236,14 +236,19 @@ func (c *comparison) warmUp(ctx context.Context, r *row, s *subject) (int64, err
 			return 0, err
 		}
 	}
-	if s.name != Kafka {
+	load := r.warmUp
+	switch {
+	case s.name == Kafka:
+	case r.stays: // every partition was written to once
+		load = append(r.load[:len(r.load):len(r.load)], "--for", c.seconds(1.5))
+	default:
 		return inTopic, nil
 	}
 	topic := "bench"
 	if !r.stays && r.fill == nil {
 		topic = "warm-up"
 	}
-	res, err := c.load(ctx, append(c.at(s, topic, r.partitions), r.warmUp...)...)
+	res, err := c.load(ctx, append(c.at(s, topic, r.partitions), load...)...)
 	if err != nil {
 		return 0, err
 	}
