@@ -14,7 +14,8 @@ type wire interface {
 	read(c *Conn) error
 	// readFull fills b.
 	readFull(c *Conn, b []byte) error
-	// write writes b; more says that more follows at once.
+	// write writes b; more says that more follows at once. It must: the system
+	// may hold back the end of b for it.
 	write(b []byte, more bool) error
 	// payloadWriter is what large payloads write to.
 	payloadWriter() io.Writer
@@ -24,8 +25,9 @@ type wire interface {
 
 // stream is the wire of whatever is not a TCP socket of Linux: TLS, pipes.
 type stream struct {
-	c  *Conn
-	nc net.Conn
+	c     *Conn
+	nc    net.Conn
+	first [64]byte // waiting for a request takes no more than this
 }
 
 func (s *stream) read(c *Conn) error {
@@ -40,15 +42,14 @@ func (s *stream) read(c *Conn) error {
 		}
 		return err
 	}
-	var first [64]byte // waiting takes no more than this
-	n, err := s.nc.Read(first[:])
+	n, err := s.nc.Read(s.first[:])
 	if n == 0 {
 		return err
 	}
 	if !c.in.takeChunk(c) {
 		return errServerClosed
 	}
-	c.in.grew(copy(c.in.space(), first[:n]))
+	c.in.grew(copy(c.in.space(), s.first[:n]))
 	return nil
 }
 
@@ -89,7 +90,7 @@ func (s *stream) wakeReader() { s.nc.SetReadDeadline(time.Unix(1, 0)) }
 type plainWriter struct{ wire wire }
 
 func (w plainWriter) Write(p []byte) (int, error) {
-	if err := w.wire.write(p, true); err != nil {
+	if err := w.wire.write(p, false); err != nil {
 		return 0, err
 	}
 	return len(p), nil

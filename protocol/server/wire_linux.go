@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -35,18 +36,19 @@ type socket struct {
 	offset   int64
 	left     int
 	writeErr error
+	sendfile func(to, from int, offset *int64, n int) (int, error) // syscall.Sendfile, but for tests
 }
 
 func newWire(c *Conn, nc net.Conn) wire {
 	tc, ok := nc.(*net.TCPConn)
 	if !ok {
-		return &stream{c, nc}
+		return &stream{c: c, nc: nc}
 	}
 	rc, err := tc.SyscallConn()
 	if err != nil {
-		return &stream{c, nc}
+		return &stream{c: c, nc: nc}
 	}
-	s := &socket{c: c, tc: tc, rc: rc}
+	s := &socket{c: c, tc: tc, rc: rc, sendfile: syscall.Sendfile}
 	s.tryReadFunc, s.tryReadFullFunc = s.tryRead, s.tryReadFull
 	s.tryWriteFunc, s.trySendFileFunc = s.tryWrite, s.trySendFile
 	return s
@@ -193,7 +195,7 @@ func (s *socket) wakeReader() { s.tc.SetReadDeadline(time.Unix(1, 0)) }
 type fileWriter struct{ s *socket }
 
 func (w fileWriter) Write(p []byte) (int, error) {
-	if err := w.s.write(p, true); err != nil {
+	if err := w.s.write(p, false); err != nil {
 		return 0, err
 	}
 	return len(p), nil
@@ -213,18 +215,52 @@ func (s *socket) sendFile(fd uintptr, offset int64, n int) (int64, error) {
 	if err == nil {
 		err = s.writeErr
 	}
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.EOPNOTSUPP) {
+		err = s.copyFile() // a file system without sendfile
+	}
 	return int64(n - s.left), err
+}
+
+// copyFile does by reading and writing what sendFile has left.
+func (s *socket) copyFile() error {
+	buf := scratches.Get().(*scratch)
+	defer buf.release()
+	if cap(buf.b) < gatherBuffer {
+		buf.b = make([]byte, 0, gatherBuffer)
+	}
+	for s.left > 0 {
+		n, err := syscall.Pread(s.file, buf.b[:min(s.left, cap(buf.b))], s.offset)
+		switch {
+		case err == syscall.EINTR:
+			continue
+		case err != nil:
+			return os.NewSyscallError("pread", err)
+		case n == 0:
+			return s.missing()
+		}
+		if err := s.write(buf.b[:n], false); err != nil {
+			return err
+		}
+		s.offset += int64(n)
+		s.left -= n
+	}
+	return nil
+}
+
+// missing is the error of a file that ends too soon.
+func (s *socket) missing() error {
+	return fmt.Errorf("%d bytes missing at offset %d: %w", s.left, s.offset, io.ErrUnexpectedEOF)
 }
 
 func (s *socket) trySendFile(fd uintptr) bool {
 	for s.left > 0 {
 		// A cold file keeps an OS thread waiting for the disk.
 		s.c.server.fileReads <- struct{}{}
-		n, err := syscall.Sendfile(int(fd), s.file, &s.offset, s.left)
+		n, err := s.sendfile(int(fd), s.file, &s.offset, s.left)
 		<-s.c.server.fileReads
 		switch {
 		case err == nil && n == 0:
-			s.writeErr = fmt.Errorf("sendfile: %d bytes missing at offset %d: %w", s.left, s.offset, io.ErrUnexpectedEOF)
+			s.writeErr = s.missing()
 			return true
 		case n > 0:
 			s.left -= n

@@ -4,4 +4,4 @@ package server
 
 import "net"
 
-func newWire(c *Conn, nc net.Conn) wire { return &stream{c, nc} }
+func newWire(c *Conn, nc net.Conn) wire { return &stream{c: c, nc: nc} }

@@ -181,7 +181,7 @@ func (g *gather) bytes(b []byte) error {
 		}
 	}
 	if len(b) > cap(g.buf) {
-		return g.wire.write(b, true)
+		return g.wire.write(b, false)
 	}
 	g.buf = append(g.buf, b...)
 	return nil
