@@ -14,11 +14,12 @@ import (
 // logDir is one of log.dirs. Once failed it stays so until the next start: what
 // a disk answered after an error cannot be relied on.
 type logDir struct {
-	store  *Store
-	path   string
-	lock   io.Closer // nil when the directory was offline from the start
-	failed atomic.Pointer[dirFailure]
-	clean  bool // it was stopped cleanly before this start
+	store   *Store
+	path    string
+	lock    io.Closer // nil when the directory was offline from the start
+	failed  atomic.Pointer[dirFailure]
+	clean   bool        // it was stopped cleanly before this start
+	lowered atomic.Bool // a recovery point was found beyond its log's end
 
 	ckpt sync.Mutex // one writer of its checkpoint files
 

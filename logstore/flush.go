@@ -12,8 +12,8 @@ import (
 // takes is held across the fsync.
 //
 // The order: the segments' logs and, of sealed ones, indexes; the leader epoch
-// checkpoint and producer snapshots; the directory, for their names. Only then
-// the recovery point moves.
+// checkpoint and producer snapshots; the directory, for their names, and for a
+// new log the directory above. Only then the recovery point moves.
 func (l *Log) Flush(upTo cluster.Offset) error {
 	return l.wrap(l.flushTo(int64(upTo)))
 }
@@ -48,7 +48,7 @@ type flushWork struct {
 }
 
 func (u *unsynced) empty() bool {
-	return !u.epochs && !u.dir && len(u.snapshots) == 0 && len(u.sealed) == 0
+	return !u.epochs && !u.dir && !u.root && len(u.snapshots) == 0 && len(u.sealed) == 0
 }
 
 func (w *flushWork) empty() bool { return len(w.sealed) == 0 && w.active == nil && w.pending.empty() }
@@ -116,7 +116,12 @@ func (w *flushWork) do() error {
 		}
 	}
 	if w.pending.dir {
-		return w.l.store.fs.SyncDir(w.l.path())
+		if err := w.l.store.fs.SyncDir(w.l.path()); err != nil {
+			return err
+		}
+	}
+	if w.pending.root {
+		return w.l.store.fs.SyncDir(w.l.dir.path)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -46,7 +47,7 @@ func newRig(t testing.TB, fs vfs.FS, cfg config.Log, dirs ...string) *rig {
 	}
 	r := &rig{t: t, fs: fs, clock: clock.NewManual(time.UnixMilli(testStartMs)), cfg: cfg}
 	r.opts = Options{
-		Dirs: dirs, FS: fs, Clock: r.clock, Logger: zerolog.Nop(), BrokerID: 1, ClusterID: "test",
+		Dirs: dirs, FS: fs, Clock: r.clock, Logger: testLogger(), BrokerID: 1, ClusterID: "test",
 		TopicConfig: func(string) config.Log { return r.cfg },
 	}
 	return r
@@ -181,3 +182,11 @@ func newSeed(t testing.TB) *rand.Rand {
 }
 
 func tempDir(t testing.TB) string { return filepath.Join(t.TempDir(), "data") }
+
+// testLogger speaks in a verbose run.
+func testLogger() zerolog.Logger {
+	if testing.Verbose() {
+		return zerolog.New(os.Stderr).Level(zerolog.WarnLevel)
+	}
+	return zerolog.Nop()
+}

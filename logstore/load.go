@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/kbroker/kbroker/cluster"
+	"github.com/kbroker/kbroker/internal/vfs"
 	"github.com/kbroker/kbroker/logstore/epochs"
-	"github.com/kbroker/kbroker/protocol/record"
 )
 
 // found is a segment's files as a directory listing shows them.
@@ -272,7 +272,7 @@ const maxSegmentSize = 1<<31 - 1
 // findEnd finds LEO after a clean stop, without reading more than the last
 // index interval. False means that the files are not as a clean stop leaves
 // them, and have to be recovered. Indexes that are missing are made anew.
-func (l *Log) findEnd() (bool, error) {
+func (l *Log) findEnd(ld *loading) (bool, error) {
 	last := l.active()
 	leo := last.base
 	if last.size > 0 {
@@ -281,6 +281,7 @@ func (l *Log) findEnd() (bool, error) {
 			return false, err
 		}
 		leo = e.last + 1
+		ld.last, ld.lastKnown = e, true
 	}
 	l.leo.Store(max(leo, l.leo.Load()))
 	for _, s := range l.segs {
@@ -363,55 +364,110 @@ func (s *segment) lastIndexed() int64 {
 
 // loadEpochs reads the history of leader epochs; a file that cannot be read is
 // as good as none, since the batches carry their epochs.
-func (l *Log) loadEpochs() error {
-	c, err := readEpochCheckpoint(l.store.fs, l.path())
+func (l *Log) loadEpochs(ld *loading) error {
+	c, err := l.readEpochs()
 	if err != nil && !errors.Is(err, epochs.ErrCorrupt) {
 		return err
 	}
 	if err != nil {
 		l.store.log.Warn().Err(err).Msg("leader epochs cannot be read; they are taken from the batches")
 	}
-	l.epochs = c
+	l.epochs, ld.epochs = c, c
+	ld.epochsBad, ld.epochsLost = err != nil, c.Len() == 0
 	return nil
 }
 
-// settleEpochs brings the history in line with the log: rebuilt when the last
-// batch is of an epoch it lacks, or when there is none, and trimmed to the
-// log's ends.
-func (l *Log) settleEpochs(start, leo int64) error {
-	last, err := l.lastEpoch()
+// readEpochs reads the checkpoint. One without its last newline was cut by a
+// crash, perhaps in the middle of a number: the file is renamed into its place
+// without an fsync.
+func (l *Log) readEpochs() (epochs.Cache, error) {
+	data, err := vfs.ReadFile(l.store.fs, l.file(leaderEpochCheckpoint), maxSmallFile)
+	if isMissing(err) || (err == nil && len(data) == 0) {
+		return emptyEpochs, nil
+	}
+	if err != nil {
+		return emptyEpochs, err
+	}
+	c, err := epochs.Parse(data)
+	if err == nil && data[len(data)-1] != '\n' {
+		err = fmt.Errorf("%w: it ends within a line", epochs.ErrCorrupt)
+	}
+	if err != nil {
+		return emptyEpochs, fmt.Errorf("%s: %w", l.file(leaderEpochCheckpoint), err)
+	}
+	return c, nil
+}
+
+// settleEpochs brings the history in line with the log: rebuilt when there was
+// none or the last batch is of an epoch that it lacks, and trimmed to the log's
+// ends.
+func (l *Log) settleEpochs(ld *loading, start, leo int64) error {
+	last, err := l.lastBatch(ld)
 	if err != nil {
 		return err
 	}
-	changed := false
-	if last > l.epochs.LatestEpoch() || (l.epochs.Len() == 0 && last >= 0) {
+	at, known := l.epochs.EpochAt(cluster.Offset(last.base))
+	rebuild := last.epoch >= 0 && (ld.epochsLost || !known || at != last.epoch)
+	if !rebuild && ld.recovered && last.epoch >= 0 {
+		// After a crash the start may be an older one than the history was
+		// trimmed to.
+		first, err := l.firstBatchFrom(start)
+		if err != nil {
+			return err
+		}
+		_, from, _ := l.epochs.Earliest()
+		rebuild = first < int64(from)
+	}
+	if rebuild {
 		if err := l.rebuildEpochs(); err != nil {
 			return err
 		}
-		changed = true
 	}
-	c, cut := l.epochs.TruncateFromEnd(cluster.Offset(leo))
-	c, raised := c.TruncateFromStart(cluster.Offset(start))
-	l.epochs = c
-	if !changed && !cut && !raised {
+	l.epochs, _ = l.epochs.TruncateFromEnd(cluster.Offset(leo))
+	l.epochs, _ = l.epochs.TruncateFromStart(cluster.Offset(start))
+	if l.epochs.Equal(ld.epochs) && !ld.epochsBad {
 		return nil
 	}
 	return l.writeEpochs()
 }
 
-// lastEpoch is the epoch of the last batch, NoLeaderEpoch if it has none.
-func (l *Log) lastEpoch() (cluster.LeaderEpoch, error) {
+// firstBatchFrom is where the batch that holds the log's start begins, or the
+// first one after it, but not before the start.
+func (l *Log) firstBatchFrom(start int64) (int64, error) {
+	for _, s := range l.segs {
+		if s.size == 0 {
+			continue
+		}
+		h, err := l.store.files.acquire(s)
+		if err != nil {
+			return 0, err
+		}
+		p, ok, err := s.find(appender, h.f, start, s.size)
+		h.release()
+		if ok || err != nil {
+			return max(p.base, start), err
+		}
+	}
+	return l.leo.Load(), nil
+}
+
+// lastBatch is the log's last batch; its epoch is NoLeaderEpoch if there is
+// none, or none with an epoch.
+func (l *Log) lastBatch(ld *loading) (entry, error) {
+	if ld.lastKnown {
+		return ld.last, nil
+	}
 	for _, s := range slices.Backward(l.segs) {
 		if s.size == 0 {
 			continue
 		}
 		e, ok, err := l.lastEntry(s)
-		if err != nil || !ok {
-			return cluster.NoLeaderEpoch, err
+		if ok || err != nil {
+			return e, err
 		}
-		return e.epoch, nil
+		break
 	}
-	return cluster.NoLeaderEpoch, nil
+	return entry{epoch: cluster.NoLeaderEpoch}, nil
 }
 
 // rebuildEpochs reads all batches' headers.
@@ -421,12 +477,7 @@ func (l *Log) rebuildEpochs() error {
 		if s.size == 0 {
 			continue
 		}
-		err := l.eachEntry(s, func(e *entry) {
-			if e.magic >= record.MagicV2 {
-				l.epochs, _ = l.epochs.Saw(e.epoch, cluster.Offset(e.base))
-			}
-		})
-		if err != nil {
+		if err := l.eachEntry(s, l.sawEpoch); err != nil {
 			return err
 		}
 	}
@@ -442,12 +493,12 @@ func (l *Log) eachEntry(s *segment, f func(*entry)) error {
 	sc := newScanner(h.f, 0, s.size)
 	defer sc.done()
 	for {
-		e, err := sc.next()
+		e, err := sc.nextTolerant(s)
 		if err == io.EOF {
 			return nil
 		}
 		if err != nil {
-			return asCorrupt(err)
+			return err
 		}
 		f(e)
 	}

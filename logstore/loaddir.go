@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/kbroker/kbroker/cluster"
+	"github.com/kbroker/kbroker/logstore/epochs"
 )
 
 // loadDirs loads all logs. Directories are worked on side by side, each by a
@@ -72,6 +73,11 @@ func (s *Store) loadDir(d *logDir) error {
 		})
 	}
 	wg.Wait()
+	if d.lowered.Load() && fatal == nil && d.check() == nil {
+		// The next crash must not find the old points: they would vouch for
+		// data that is appended from now on.
+		_ = s.checkpointRecoveryPoints(d)
+	}
 	return fatal
 }
 
@@ -133,7 +139,9 @@ func (s *Store) loadEntry(d *logDir, name string, st dirState) error {
 	}
 	l, err := s.loadLog(d, name, tp, st.recoveryPoints[tp], st.logStarts[tp])
 	if err != nil {
-		_ = d.fail(fmt.Sprintf("loading %s", name), err)
+		// Whatever it is: a log that is there but cannot be loaded must not be
+		// taken for one that is not there.
+		_ = d.fail("loading "+name, fmt.Errorf("%v", err))
 		return nil
 	}
 	return s.register(l, kind)
@@ -155,6 +163,17 @@ func (s *Store) register(l *Log, kind dirKind) error {
 	return nil
 }
 
+// loading is what is learnt on the way to a loaded log.
+type loading struct {
+	point      int64 // recovery point as checkpointed
+	recovered  bool
+	epochs     epochs.Cache // as in the file
+	epochsBad  bool         // the file could not be read
+	epochsLost bool         // or holds nothing
+	last       entry        // the last batch, if lastKnown
+	lastKnown  bool
+}
+
 // loadLog loads one partition's directory.
 func (s *Store) loadLog(d *logDir, name string, tp cluster.TopicPartition, point, start cluster.Offset) (*Log, error) {
 	l := s.newLog(d, tp, name)
@@ -166,26 +185,23 @@ func (s *Store) loadLog(d *logDir, name string, tp cluster.TopicPartition, point
 		return nil, err
 	}
 	l.logStart.Store(max(int64(start), l.segs[0].base))
-	if err := l.loadEpochs(); err != nil {
+	ld := &loading{point: int64(point)}
+	if err := l.loadEpochs(ld); err != nil {
 		return nil, err
 	}
 	intact := d.clean
 	if intact {
-		if intact, err = l.findEnd(); err != nil {
+		if intact, err = l.findEnd(ld); err != nil {
 			return nil, err
 		}
 	}
-	var recovered bool
 	if !intact {
-		if err := l.recoverFrom(int64(point)); err != nil {
+		if err := l.recoverFrom(ld.point); err != nil {
 			return nil, err
 		}
-		recovered = true
+		ld.recovered = true
 	}
-	if err := l.finishLoad(int64(point), recovered); err != nil {
-		return nil, err
-	}
-	return l, nil
+	return l, l.finishLoad(ld)
 }
 
 // newLog is a log without segments.
@@ -200,36 +216,49 @@ func (s *Store) newLog(d *logDir, tp cluster.TopicPartition, name string) *Log {
 }
 
 // finishLoad completes a log whose segments and end are known.
-func (l *Log) finishLoad(point int64, recovered bool) error {
+func (l *Log) finishLoad(ld *loading) error {
 	if start := l.logStart.Load(); l.leo.Load() < start {
 		// Segment files were lost. What is left lies below the log's start.
 		l.store.log.Warn().Stringer("partition", l.tp).Int64("end", l.leo.Load()).Int64("start", start).Msg("log ends below its start; it is emptied")
 		if _, err := l.startOver(start); err != nil {
 			return err
 		}
-		recovered = false
+		ld.recovered, ld.lastKnown = false, false
 	}
 	leo, start := l.leo.Load(), l.logStart.Load()
-	if err := l.settleEpochs(start, leo); err != nil {
+	if err := l.settleEpochs(ld, start, leo); err != nil {
 		return err
 	}
 	l.hw = start
 	l.recoveryPoint = leo
-	if !l.dir.clean {
-		l.recoveryPoint = max(min(point, leo), start)
+	if ld.recovered || !l.dir.clean {
+		l.recoveryPoint = max(min(ld.point, leo), start)
 	}
-	if recovered {
-		if err := l.takeSnapshot(leo); err != nil {
-			return err
-		}
-		if err := l.dropSnapshots(l.isStraySnapshot); err != nil {
-			return err
-		}
-	} else if err := l.loadProducers(start, leo); err != nil {
+	if ld.recovered {
+		// What survived the crash may not survive the next one.
+		l.unsynced.dir, l.unsynced.root, l.unsynced.epochs = true, true, true
+		l.unsynced.sealed = append(l.unsynced.sealed, l.active())
+	}
+	if ld.point > l.recoveryPoint {
+		l.dir.lowered.Store(true)
+	}
+	if err := l.settleProducers(ld, leo); err != nil {
 		return err
 	}
 	l.dropFiles()
 	return l.loadTopicID()
+}
+
+// settleProducers makes producer state that of the log's end. After a recovery
+// it is known already.
+func (l *Log) settleProducers(ld *loading, leo int64) error {
+	if !ld.recovered {
+		return l.loadProducers(leo)
+	}
+	if err := l.takeSnapshot(leo); err != nil {
+		return err
+	}
+	return l.dropSnapshots(l.isStraySnapshot)
 }
 
 func (l *Log) loadTopicID() error {

@@ -66,6 +66,7 @@ var emptyEpochs epochs.Cache
 type unsynced struct {
 	epochs    bool       // leader-epoch-checkpoint
 	dir       bool       // names in the partition's directory
+	root      bool       // the partition's own name, in the log directory
 	snapshots []int64    // .snapshot files
 	sealed    []*segment // segments that were rolled or whose indexes were rebuilt
 }

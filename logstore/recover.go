@@ -43,8 +43,7 @@ func (l *Log) recoverFrom(point int64) error {
 		l.leo.Store(end)
 	}
 	l.countRecovery()
-	leo, start := l.leo.Load(), l.logStart.Load()
-	return l.dropSnapshots(func(off int64) bool { return off > leo || off <= start })
+	return l.dropSnapshots(func(off int64) bool { return l.outOfRange(off, l.leo.Load()) })
 }
 
 func (l *Log) countRecovery() {
@@ -56,21 +55,20 @@ func (l *Log) countRecovery() {
 // stateAt brings producer state to a segment's base: from the newest snapshot
 // at or below it and the batches between.
 func (l *Log) stateAt(r *replay, base int64) error {
-	start := l.logStart.Load()
-	from := min(start, base)
+	from := l.segs[0].base
+	l.lastSnap = min(l.logStart.Load(), base)
 	for _, off := range slices.Backward(l.snapshots) {
-		if off > base || off <= start {
+		if off > base || off < from {
 			continue
 		}
 		if r.loadSnapshot(off) {
-			from = off
+			from, l.lastSnap = off, off
 			if err := l.refillWindows(r.state, r.segs, off); err != nil {
 				return err
 			}
 			break
 		}
 	}
-	l.lastSnap = from
 	return r.run(from, base)
 }
 
@@ -116,7 +114,9 @@ func (l *Log) recoverSegment(s *segment, r *replay) (cut int64, err error) {
 	cut = s.size - valid
 	if cut > 0 {
 		l.store.log.Warn().Str("segment", s.path(extLog)).Int64("at", valid).Int64("bytes", cut).Msg("log is cut after its last valid batch")
-		if err := h.f.Truncate(valid); err != nil {
+		// At once for good: the recovery point may be at the cut already, and
+		// then no flush would come back to this segment.
+		if err := errors.Join(h.f.Truncate(valid), h.f.Sync()); err != nil {
 			return 0, err
 		}
 	}
@@ -159,9 +159,7 @@ func (l *Log) scanValid(s *segment, sc *scanner, b *indexBuilder, r *replay) (va
 			s.rollTs = e.maxTs
 			s.flags |= flagRoll
 		}
-		if e.magic >= record.MagicV2 {
-			l.epochs, _ = l.epochs.Saw(e.epoch, cluster.Offset(e.base))
-		}
+		l.sawEpoch(e)
 		b.add(e)
 		if err := r.apply(sc); err != nil {
 			if !errors.Is(err, record.ErrInvalidRecord) && !errors.Is(err, record.ErrCorrupt) {
@@ -178,6 +176,9 @@ func (l *Log) scanValid(s *segment, sc *scanner, b *indexBuilder, r *replay) (va
 // deleteFrom deletes the segments that come after a cut, the newest first.
 func (l *Log) deleteFrom(i int) error {
 	gone := l.segs[i:]
+	if len(gone) == 0 {
+		return nil
+	}
 	l.segs = slices.Clone(l.segs[:i])
 	for _, g := range slices.Backward(gone) {
 		l.store.log.Warn().Str("segment", g.path(extLog)).Msg("segment after the last valid batch is deleted")
@@ -187,23 +188,41 @@ func (l *Log) deleteFrom(i int) error {
 		}
 	}
 	l.store.removeLater(l, gone)
-	return nil
+	return l.store.fs.SyncDir(l.path()) // they must not come back behind what is appended now
+}
+
+// sawEpoch brings the history of leader epochs in line with a batch. The file
+// may be older than the log: an epoch of another history, which was cut off, may
+// stand in it at another offset. Where it agrees it is kept: it knows where an
+// epoch began even if compaction took its first batches.
+func (l *Log) sawEpoch(e *entry) {
+	if e.magic < record.MagicV2 {
+		return
+	}
+	if at, ok := l.epochs.EpochAt(cluster.Offset(e.base)); !ok || at != e.epoch {
+		l.epochs, _ = l.epochs.Assign(e.epoch, cluster.Offset(e.base))
+	}
 }
 
 // loadProducers makes producer state known after a clean stop: from the
 // snapshot at LEO, or an older one and the batches after it. Snapshots that no
 // segment begins at go, but for the newest.
-func (l *Log) loadProducers(start, leo int64) error {
-	if err := l.dropSnapshots(func(off int64) bool { return off > leo || off <= start || l.isStraySnapshot(off) }); err != nil {
+func (l *Log) loadProducers(leo int64) error {
+	if err := l.dropSnapshots(func(off int64) bool { return l.outOfRange(off, leo) || l.isStraySnapshot(off) }); err != nil {
 		return err
 	}
 	var state producers.State
-	if err := l.replayProducers(&state, start, leo); err != nil {
+	if err := l.replayProducers(&state, leo, leo); err != nil {
 		return err
 	}
 	l.producers = state
 	return l.takeSnapshot(leo)
 }
+
+// outOfRange tells of a snapshot that says nothing about what is in the log:
+// Kafka also takes those below the log's start for such, and with them its
+// knowledge of transactions that began before.
+func (l *Log) outOfRange(off, end int64) bool { return off > end || off < l.segs[0].base }
 
 func (l *Log) isStraySnapshot(off int64) bool {
 	if n := len(l.snapshots); n > 0 && off == l.snapshots[n-1] {
@@ -280,12 +299,12 @@ func (l *Log) prepend(p *producers.State, s *segment, lower, upper, off int64) e
 	var batches []producers.Batch
 	start := l.logStart.Load()
 	for {
-		e, err := sc.next()
+		e, err := sc.nextTolerant(s)
 		if err == io.EOF {
 			break
 		}
 		if err != nil {
-			return asCorrupt(err)
+			return err
 		}
 		if e.last >= off || e.last < start || e.magic < record.MagicV2 || !e.header.HasProducerID() || e.header.Control() {
 			continue

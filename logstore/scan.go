@@ -127,6 +127,18 @@ func (s *scanner) next() (*entry, error) {
 	return &s.e, nil
 }
 
+// nextTolerant is next for scans that learn what they can: damaged bytes in a
+// segment that nobody has to verify now end the scan as its end would. Whoever
+// reads there is told.
+func (s *scanner) nextTolerant(in *segment) (*entry, error) {
+	e, err := s.next()
+	if errors.Is(err, errTail) {
+		in.log.store.log.Error().Err(err).Str("segment", in.path(extLog)).Msg("stored batches are corrupt")
+		return nil, io.EOF
+	}
+	return e, err
+}
+
 // parse reads a header of which h is all that there is, up to 61 bytes.
 func (e *entry) parse(h []byte, pos, left int64) error {
 	be := binary.BigEndian

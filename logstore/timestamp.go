@@ -139,7 +139,7 @@ func firstAt(sc *scanner, start int64, fits func(ts int64) bool) (TimestampOffse
 	epoch, it := e.epoch, recordsOf(whole)
 	defer it.Close()
 	for it.Next() {
-		if off, ts := it.Offset(), it.Timestamp(); fits(ts) && int64(off) >= start {
+		if off, ts := it.Offset(), it.Timestamp(); int64(off) >= start && fits(ts) {
 			return TimestampOffset{Offset: off, Timestamp: ts, LeaderEpoch: epoch}, true, nil
 		}
 	}
@@ -177,8 +177,8 @@ func (l *Log) MaxTimestampOffset() (TimestampOffset, bool, error) {
 	best, bestTs, bestOff := (*segment)(nil), int64(record.NoTimestamp), int64(0)
 	for _, s := range segs {
 		ts, off, err := l.largestTimestamp(s)
-		if err == nil && off < start && ts > bestTs {
-			// That record was deleted: what is left of the segment must be looked at.
+		if err == nil && s.base < start && ts > bestTs {
+			// The record may have been deleted: look at what is left of the segment.
 			ts, off, err = l.largestFrom(s, start)
 		}
 		if err != nil {
@@ -194,7 +194,7 @@ func (l *Log) MaxTimestampOffset() (TimestampOffset, bool, error) {
 	var found TimestampOffset
 	ok := false
 	err = l.scanSegment(best, bestOff, func(sc *scanner, e *entry) (bool, error) {
-		if e.maxTs != bestTs {
+		if e.maxTs < bestTs {
 			return true, nil
 		}
 		var err error
@@ -204,16 +204,33 @@ func (l *Log) MaxTimestampOffset() (TimestampOffset, bool, error) {
 	return found, ok, l.wrap(err)
 }
 
-// largestFrom is the largest timestamp of the batches from off on.
+// largestFrom is the largest timestamp of the records from off on. Only the
+// batch that holds off is looked into.
 func (l *Log) largestFrom(s *segment, off int64) (ts, at int64, err error) {
 	ts, at = record.NoTimestamp, s.base
-	err = l.scanSegment(s, off, func(_ *scanner, e *entry) (bool, error) {
-		if e.maxTs > ts {
-			ts, at = e.maxTs, e.last
+	err = l.scanSegment(s, off, func(sc *scanner, e *entry) (bool, error) {
+		largest := e.maxTs
+		if e.base < off {
+			var err error
+			if largest, err = largestWithin(sc, off); err != nil {
+				return false, err
+			}
+		}
+		if largest > ts {
+			ts, at = largest, e.last
 		}
 		return true, nil
 	})
 	return ts, at, err
+}
+
+func largestWithin(sc *scanner, off int64) (int64, error) {
+	largest := record.NoTimestamp
+	_, _, err := firstAt(sc, off, func(ts int64) bool {
+		largest = max(largest, ts)
+		return false
+	})
+	return largest, err
 }
 
 // OffsetsBefore answers ListOffsets v0, which knows segments only: the starts of

@@ -108,11 +108,11 @@ func (s *Store) makeLog(d *logDir, tp cluster.TopicPartition) (*Log, error) {
 		return nil, err
 	}
 	l.segs = []*segment{seg}
-	l.unsynced.dir = true
+	l.unsynced = unsynced{dir: true, root: true}
 	return l, nil
 }
 
-// adopt loads a directory that appeared after the start.
+// adopt loads a directory that appeared after the start, as after a crash.
 func (s *Store) adopt(d *logDir, name string, tp cluster.TopicPartition) (*Log, error) {
 	l := s.newLog(d, tp, name)
 	files, err := l.tidy()
@@ -123,13 +123,14 @@ func (s *Store) adopt(d *logDir, name string, tp cluster.TopicPartition) (*Log, 
 		return nil, err
 	}
 	l.logStart.Store(l.segs[0].base)
-	if err := l.loadEpochs(); err != nil {
+	ld := &loading{recovered: true}
+	if err := l.loadEpochs(ld); err != nil {
 		return nil, err
 	}
 	if err := l.recoverFrom(0); err != nil {
 		return nil, err
 	}
-	return l, l.finishLoad(0, true)
+	return l, l.finishLoad(ld)
 }
 
 // metadataLater has the topic ids of new logs written soon, many at once: each

@@ -3,6 +3,7 @@ package logstore
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"slices"
 
@@ -14,19 +15,31 @@ import (
 // TruncateTo cuts the log so that it ends at off, or at the base of the batch
 // that holds off: batches are never cut. At or beyond LEO only the history of
 // leader epochs is trimmed: it may end in an epoch that never got a record.
+//
+// It is durable when it returns: what was cut off must not come back behind
+// what is appended next.
 func (l *Log) TruncateTo(off cluster.Offset) error {
 	if off < 0 {
 		return l.wrap(fmt.Errorf("%w: truncation to %d", ErrOffsetOutOfRange, off))
 	}
+	start, gen := l.LogStart(), l.gen.Load()
 	lowered, err := l.truncateTo(int64(off))
+	if err != nil || l.gen.Load() == gen {
+		return l.wrap(err)
+	}
+	err = l.flushTo(l.leo.Load())
 	if err == nil && lowered {
 		// Unflushed data may follow below the old recovery point: it must not
 		// be trusted after a crash.
 		err = l.store.checkpointRecoveryPoints(l.dir)
 	}
+	if err == nil && l.LogStart() < start {
+		err = l.store.checkpointLogStarts(l.dir)
+	}
 	return l.wrap(err)
 }
 
+// truncateTo reports whether it lowered the recovery point.
 func (l *Log) truncateTo(off int64) (lowered bool, err error) {
 	l.flushing.Lock()
 	defer l.flushing.Unlock()
@@ -169,6 +182,7 @@ func (l *Log) cutFiles(s *segment, gone []*segment, pos, end int64) error {
 		return err
 	}
 	l.unsynced.dir = true
+	l.unsynced.sealed = append(l.unsynced.sealed, s) // its new size is not durable either
 	return l.trimEpochs(end)
 }
 
@@ -195,12 +209,12 @@ func (l *Log) recountTimes(s *segment, h *handle) error {
 	sc := newScanner(h.f, pos, s.size)
 	defer sc.done()
 	for {
-		e, err := sc.next()
-		if err != nil {
-			if errors.Is(err, errTail) {
-				return asCorrupt(err)
-			}
+		e, err := sc.nextTolerant(s)
+		if err == io.EOF {
 			break
+		}
+		if err != nil {
+			return err
 		}
 		if e.maxTs > maxTs {
 			maxTs, maxOff = e.maxTs, e.last
@@ -232,43 +246,57 @@ func (l *Log) trimEpochs(end int64) error {
 // the newest snapshot at or below it, and the batches after that. Snapshots up
 // to end stay. The caller holds append.
 func (l *Log) rebuildProducers(end int64) error {
-	start := l.logStart.Load()
-	if err := l.dropSnapshots(func(off int64) bool { return off > end || off <= start }); err != nil {
+	if err := l.dropSnapshots(func(off int64) bool { return l.outOfRange(off, end) }); err != nil {
 		return l.ioError("producer snapshot removal", err)
 	}
 	l.state.Lock()
 	p := l.producers // what the copy shares is replaced by Reset
-	idle := p.Empty() && int64(p.End()) >= end
+	hw := cluster.Offset(l.hw)
 	l.state.Unlock()
-	p.Reset(cluster.Offset(end))
-	l.lastSnap = start
-	if n := len(l.snapshots); n > 0 {
-		l.lastSnap = l.snapshots[n-1]
+	idle := p.Empty() && int64(p.End()) >= end
+	limit := end
+	for _, t := range p.Unreplicated() {
+		// No snapshot tells of a completed transaction. Begin at one before
+		// its marker.
+		if int64(t.Last) < end {
+			limit = min(limit, int64(t.Last))
+		}
 	}
-	if !idle {
-		// Without producers before there are none now.
-		if err := l.replayProducers(&p, start, end); err != nil {
+	p.Reset(cluster.Offset(end))
+	if !idle { // without producers before there are none now
+		if err := l.replayProducers(&p, limit, end); err != nil {
 			return l.ioError("producer state rebuild", err)
 		}
 	}
+	l.lastSnap = l.logStart.Load()
+	if n := len(l.snapshots); n > 0 {
+		l.lastSnap = max(l.lastSnap, l.snapshots[n-1])
+	}
 	p.SetEnd(cluster.Offset(end))
+	p.HighWatermarkMoved(hw) // the replay does not know what is replicated
 	l.state.Lock()
 	l.producers = p
 	l.state.Unlock()
 	return l.takeSnapshot(end)
 }
 
-// replayProducers loads the newest good snapshot and what follows it.
-func (l *Log) replayProducers(p *producers.State, start, end int64) error {
+// replayProducers loads the newest good snapshot at or below limit, and what
+// follows it up to end. Without one it begins at the first batch that is there,
+// be it below the log's start: a transaction that goes on above may begin there.
+func (l *Log) replayProducers(p *producers.State, limit, end int64) error {
 	l.state.Lock()
 	segs := l.segs
 	l.state.Unlock()
 	r := replay{l: l, segs: segs, state: p}
-	from := start
-	for len(l.snapshots) > 0 {
-		off := l.snapshots[len(l.snapshots)-1]
+	from := min(segs[0].base, end)
+	l.lastSnap = l.logStart.Load()
+	for i := len(l.snapshots) - 1; i >= 0; i-- {
+		off := l.snapshots[i]
+		if off > limit {
+			continue
+		}
 		if r.loadSnapshot(off) {
-			from = off
+			from, l.lastSnap = off, off
 			if err := l.refillWindows(p, segs, off); err != nil {
 				return err
 			}
@@ -279,7 +307,6 @@ func (l *Log) replayProducers(p *producers.State, start, end int64) error {
 			return err
 		}
 	}
-	l.lastSnap = from
 	return r.run(from, end)
 }
 
@@ -306,7 +333,10 @@ func (l *Log) TruncateFullyAndStartAt(off cluster.Offset) error {
 	}
 	err := l.startOverLocking(int64(off))
 	if err == nil {
-		err = l.store.checkpointRecoveryPoints(l.dir)
+		err = l.flushTo(int64(off))
+	}
+	if err == nil {
+		err = errors.Join(l.store.checkpointRecoveryPoints(l.dir), l.store.checkpointLogStarts(l.dir))
 	}
 	return l.wrap(err)
 }
@@ -351,7 +381,7 @@ func (l *Log) startOver(off int64) (lowered bool, err error) {
 	if err := s.createFiles(cfg); err != nil {
 		return false, l.ioError("truncate", err)
 	}
-	l.unsynced = unsynced{dir: true}
+	l.unsynced.dir, l.unsynced.sealed, l.unsynced.snapshots = true, nil, nil
 	l.lastSnap = off
 	if err := l.dropSnapshots(func(int64) bool { return true }); err != nil {
 		return false, l.ioError("truncate", err)
@@ -393,7 +423,7 @@ func (l *Log) moveStart(off int64) error {
 	l.state.Unlock()
 	l.lastSnap = off
 	if n := len(l.snapshots); n > 0 {
-		l.lastSnap = l.snapshots[n-1]
+		l.lastSnap = max(off, l.snapshots[n-1])
 	}
 	if !changed {
 		return nil

@@ -134,7 +134,7 @@ func (l *Log) rebuildTxnIndex(s *segment) (*txnIndex, error) {
 		return nil, err
 	}
 	l.state.Lock()
-	segs, start, end := l.segs, l.logStart.Load(), l.endOfLocked(s)
+	segs, end := l.segs, l.endOfLocked(s)
 	l.state.Unlock()
 	var p producers.State
 	r := replay{l: l, segs: segs, state: &p, done: func(c producers.Completed) error {
@@ -144,7 +144,7 @@ func (l *Log) rebuildTxnIndex(s *segment) (*txnIndex, error) {
 		return fresh.append(abortedEntry{ProducerID: c.ProducerID, First: c.First, Last: c.Last, LastStable: c.LastStable})
 	}}
 	// A snapshot at the segment's base knows the transactions that were open.
-	from := start
+	from := segs[0].base
 	if r.loadSnapshot(s.base) {
 		from = s.base
 	}
@@ -206,12 +206,12 @@ func (r *replay) segment(s *segment, from, end int64) error {
 	sc := newScanner(h.f, 0, size)
 	defer sc.done()
 	for {
-		e, err := sc.next()
+		e, err := sc.nextTolerant(s)
 		if err == io.EOF || (err == nil && e.base >= end) {
 			return nil
 		}
 		if err != nil {
-			return asCorrupt(err)
+			return err
 		}
 		if e.last < from {
 			continue

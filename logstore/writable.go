@@ -134,14 +134,8 @@ func (l *Log) rebuildIndexesLocked(s *segment) error {
 	sc := newScanner(h.f, 0, s.size)
 	defer sc.done()
 	for {
-		e, err := sc.next()
+		e, err := sc.nextTolerant(s)
 		if err == io.EOF {
-			break
-		}
-		if errors.Is(err, errTail) {
-			// The log itself is damaged here. What lies before stays readable;
-			// whoever reads on is told.
-			l.store.log.Error().Err(err).Str("segment", s.path(extLog)).Msg("stored batches are corrupt")
 			break
 		}
 		if err != nil {
