@@ -18,7 +18,7 @@ import (
 func exchange(t *testing.T, writer, reader kind, clean bool) {
 	b := startBroker(t, withKind(writer), withZooKeeper(sharedZooKeeper(t), "/"+strings.ReplaceAll(topicName(t), "/", ".")))
 	fill(t, b)
-	want := observe(t, b)
+	want := observe(t, b, clean)
 	if clean {
 		b.stop(t)
 		dumpClean(t, b)
@@ -28,7 +28,7 @@ func exchange(t *testing.T, writer, reader kind, clean bool) {
 	}
 	b.kind = reader
 	b.start(t)
-	got := observe(t, b)
+	got := observe(t, b, clean)
 	if !slices.Equal(got, want) {
 		t.Errorf("%s sees what %s did not write:\n%s", reader, writer, firstDifferences(got, want))
 	}
