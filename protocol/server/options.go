@@ -84,7 +84,8 @@ type Options struct {
 	IdleTimeout            time.Duration  // connections.max.idle.ms; 0: none
 	// FrameTimeout bounds how long a frame may take to arrive, and the steps
 	// before authentication; WriteTimeout how long a client may leave a response
-	// unread. Both are stretched by what has moved. 0: 30 s and 10 min.
+	// unread. Both are stretched by what has moved. 0: 30 s, and IdleTimeout as in
+	// Kafka (10 min where that is off).
 	FrameTimeout, WriteTimeout time.Duration
 	// QueuedMaxBytes bounds the memory of all requests being received or
 	// served; at the bound reading stops. <= 0: no bound.
@@ -112,7 +113,9 @@ func (o *Options) fill() {
 		o.FrameTimeout = 30 * time.Second
 	}
 	if o.WriteTimeout <= 0 {
-		o.WriteTimeout = 10 * time.Minute
+		if o.WriteTimeout = o.IdleTimeout; o.WriteTimeout <= 0 {
+			o.WriteTimeout = 10 * time.Minute
+		}
 	}
 	if o.MaxInFlightPerConn <= 0 {
 		o.MaxInFlightPerConn = 64
