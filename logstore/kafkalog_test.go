@@ -212,6 +212,7 @@ func (d *duel) mark() {
 // follow appends several batches with offsets, as a follower gets them.
 func (d *duel) follow() {
 	next := int64(d.l.LEO())
+	end := next
 	if d.rnd.Intn(4) == 0 {
 		next += int64(d.rnd.Intn(20)) // compaction took some
 	}
@@ -224,7 +225,10 @@ func (d *duel) follow() {
 		b := batchOf(1+d.rnd.Intn(3), d.rnd.Intn(1500), d.time())
 		b.SetBaseOffset(cluster.Offset(next))
 		b.SetLeaderEpoch(cluster.LeaderEpoch(d.epoch))
-		d.bounds = append(d.bounds, next)
+		if next == end {
+			d.bounds = append(d.bounds, next) // not behind a gap: there we end at the last batch
+		}
+		end = int64(b.LastOffset()) + 1
 		next = int64(b.LastOffset()) + 1 + int64(d.rnd.Intn(2))
 		buf = append(buf, b...)
 	}
@@ -273,7 +277,7 @@ func (d *duel) truncate() {
 	}
 	i := max(0, len(d.bounds)-1-d.rnd.Intn(8))
 	off := d.bounds[i]
-	if off < int64(d.l.LogStart()) || off >= int64(d.l.LEO()) {
+	if off <= int64(d.l.LogStart()) || off >= int64(d.l.LEO()) {
 		return
 	}
 	d.bounds = d.bounds[:i]

@@ -39,18 +39,20 @@ func (m *modelLog) add(raw []byte) {
 	}
 }
 
-// cut ends the log before the batch that reaches off.
+// cut removes the batches that reach off. Where no record above the start is
+// left the log begins anew.
 func (m *modelLog) cut(off int64) {
-	end := off
 	for i, b := range m.batches {
 		if b.last >= off {
-			end = min(off, b.base)
 			m.batches = m.batches[:i]
 			break
 		}
 	}
-	m.leo = end
-	m.start, m.hw = min(m.start, end), min(m.hw, end)
+	m.leo = m.backed()
+	if m.leo <= m.start || off <= m.start {
+		m.leo, m.start, m.batches = min(off, m.start), min(off, m.start), nil
+	}
+	m.hw = min(m.hw, m.leo)
 }
 
 // read is what may be returned at most.
@@ -238,6 +240,7 @@ func runModel(t *testing.T, rnd *rand.Rand, steps int) {
 		}
 	}
 	x.r.close()
+	checkDir(t, x.mem)
 	if n := x.mem.OpenFiles(); n != 0 {
 		t.Errorf("%d files are still open", n)
 	}
@@ -416,6 +419,9 @@ func (x *modelRun) truncate() string {
 	}
 	if off < x.m.leo {
 		x.m.cut(off)
+		if s := x.l.active(); s.size == 0 {
+			x.m.leo = max(x.m.leo, s.base) // an empty segment behind a gap stays
+		}
 	}
 	return fmt.Sprint("truncate to ", off)
 }
@@ -552,10 +558,13 @@ func (x *modelRun) powerLoss() string {
 		x.t.Errorf("recovery point %d, log end %d; after a power loss it ends at %d", point, x.m.leo, leo)
 		return "power loss"
 	}
-	if start := x.m.start; leo < x.m.leo {
-		x.m.cut(leo)
-		x.m.leo, x.m.start = leo, min(start, leo)
+	for i, b := range x.m.batches {
+		if b.last >= leo {
+			x.m.batches = x.m.batches[:i]
+			break
+		}
 	}
+	x.m.leo = leo
 	x.shrunk()
 	x.opened()
 	x.m.hw = leo

@@ -86,8 +86,10 @@ func (l *Log) snapshotOf(state *producers.State, base int64) error {
 // It returns how many bytes went.
 func (l *Log) recoverSegment(s *segment, r *replay) (cut int64, err error) {
 	if s.size == 0 && !s.has(flagTxnFile) {
+		// Nothing to verify: many partitions never had a record.
 		r.state.SetEnd(cluster.Offset(s.base))
-		return 0, l.loadTimes(s) // nothing to verify: many partitions never had a record
+		s.flags |= flagUntrimmed
+		return 0, l.loadTimes(s)
 	}
 	h, err := l.store.files.acquire(s)
 	if err != nil {

@@ -61,6 +61,7 @@ const (
 	flagTxnFile                        // there is a .txnindex file
 	flagIndexFile                      // both index files exist
 	flagGone                           // renamed for deletion
+	flagUntrimmed                      // empty, but its index files may not be
 )
 
 // indexTail is the newest index entries. While a log is appended to they are
@@ -279,7 +280,7 @@ func (s *segment) writeIndex(ext string, b []byte, at int64) error {
 // The caller holds append. A segment that was never made writable since the
 // start is sealed already.
 func (s *segment) seal() error {
-	if !s.has(flagWritable) {
+	if !s.has(flagWritable | flagUntrimmed) {
 		return nil
 	}
 	l := s.log
@@ -301,7 +302,7 @@ func (s *segment) seal() error {
 		}
 	}
 	l.state.Lock()
-	s.flags = s.flags&^flagWritable | flagIndexFile
+	s.flags = s.flags&^(flagWritable|flagUntrimmed) | flagIndexFile
 	l.state.Unlock()
 	return nil
 }

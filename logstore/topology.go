@@ -341,7 +341,7 @@ func (l *Log) finish() error {
 		return err
 	}
 	s := l.active()
-	if !s.has(flagWritable) {
+	if !s.has(flagWritable | flagUntrimmed) {
 		return nil // not appended to since the start
 	}
 	if err := s.seal(); err != nil {

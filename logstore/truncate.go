@@ -12,9 +12,10 @@ import (
 	"github.com/kbroker/kbroker/protocol/record"
 )
 
-// TruncateTo cuts the log so that it ends at off, or at the base of the batch
-// that holds off: batches are never cut. At or beyond LEO only the history of
-// leader epochs is trimmed: it may end in an epoch that never got a record.
+// TruncateTo removes the batches that reach off or lie beyond it: batches are
+// never cut. LEO is off then, or less where off lies within a batch or a gap. At
+// or beyond LEO only the history of leader epochs is trimmed: it may end in an
+// epoch that never got a record.
 //
 // It is durable when it returns: what was cut off must not come back behind
 // what is appended next.
@@ -51,8 +52,9 @@ func (l *Log) truncateTo(off int64) (lowered bool, err error) {
 	if off >= l.leo.Load() {
 		return false, l.trimEpochs(l.leo.Load())
 	}
-	if off < l.segs[0].base {
-		return l.startOver(off)
+	start := l.logStart.Load()
+	if off <= start {
+		return l.startOver(off) // no record that may be read is left
 	}
 	keep := floorSegment(l.segs, off)
 	s := l.segs[keep]
@@ -62,6 +64,9 @@ func (l *Log) truncateTo(off int64) (lowered bool, err error) {
 	pos, end, err := l.cutPosition(s, off)
 	if err != nil {
 		return false, err
+	}
+	if end <= start {
+		return l.startOver(start)
 	}
 	oldPoint := l.recoveryPoint
 	gone := slices.Clone(l.segs[keep+1:])
@@ -77,24 +82,48 @@ func (l *Log) truncateTo(off int64) (lowered bool, err error) {
 }
 
 // cutPosition is where the batch that holds off begins, and the offset at which
-// the log will end.
+// the log will end: where its last batch does, since a load could not find
+// another end, but not below the log's start.
 func (l *Log) cutPosition(s *segment, off int64) (pos, end int64, err error) {
 	if s.size == 0 {
-		return 0, off, nil
+		return 0, s.base, nil
 	}
 	h, err := l.store.files.acquire(s)
 	if err != nil {
 		return 0, 0, l.ioError("open", err)
 	}
 	defer h.release()
+	pos = s.size
 	p, ok, err := s.find(appender, h.f, off, s.size)
+	if ok {
+		pos = p.pos
+	}
+	if err == nil {
+		end, err = s.endBefore(h.f, pos)
+	}
 	if err != nil {
-		return 0, 0, l.readError(err)
+		return 0, 0, l.readError(asCorrupt(err))
 	}
-	if !ok {
-		return s.size, off, nil
+	return pos, end, nil
+}
+
+// endBefore is the offset after the last batch below a position.
+func (s *segment) endBefore(f io.ReaderAt, pos int64) (int64, error) {
+	file, tail, err := s.index(appender, kindOffset)
+	if err != nil {
+		return 0, err
 	}
-	return p.pos, min(off, p.base), nil
+	from := int64(0)
+	for _, b := range [...][]byte{file, tail} {
+		if i := floorPosition(b, pos-1); i >= 0 {
+			_, from = offsetAt(b, i)
+		}
+	}
+	e, err := lastFrom(f, from, pos)
+	if err != nil || e.size == 0 {
+		return s.base, err
+	}
+	return e.last + 1, nil
 }
 
 // keptEntries counts the index entries that stay when the segment ends at end.

@@ -74,16 +74,15 @@ func (l *Log) loadTimes(s *segment) error {
 	if s.has(flagTimes) {
 		return nil
 	}
-	s.lastTs, s.maxTs, s.maxTsOff = record.NoTimestamp, record.NoTimestamp, s.base
-	if n := len(times) / timeEntry; n > 0 {
-		ts, rel := timeAt(times, n-1)
-		if ts == 0 {
-			// A file of zeros looks like this, and would make retention delete
-			// the segment. Let the log itself say so.
-			return errBadIndex
-		}
-		s.lastTs, s.maxTs, s.maxTsOff = ts, ts, s.base+rel
+	n := len(times) / timeEntry
+	if n == 0 {
+		return errBadIndex // records without timestamps are rare: let the log itself say so
 	}
+	ts, rel := timeAt(times, n-1)
+	if ts == 0 {
+		return errBadIndex // a file of zeros looks like this, and would make retention delete the segment
+	}
+	s.lastTs, s.maxTs, s.maxTsOff = ts, ts, s.base+rel
 	s.flags |= flagTimes
 	return nil
 }
