@@ -242,15 +242,15 @@ func TestMemoryBound(t *testing.T) {
 
 // Promises of much do not stop those who ask for little.
 func TestLargePromisesLeaveRoom(t *testing.T) {
-	g := start(t, Options{QueuedMaxBytes: 64 << 20, Handler: answer})
-	promise := joinGroup(1, 30<<20)[:100]
+	g := start(t, Options{QueuedMaxBytes: 32 << 20, Handler: answer})
+	promise := joinGroup(1, 8<<20)[:100]
 	for range 20 {
 		write(t, g.dial("L"), promise)
 	}
 	eventually(t, "the large ones took what they may", func() bool { return g.large.used.Load() >= g.large.max })
 	nc := g.dial("L")
 	stillServes(t, nc)
-	if n := g.memory.used.Load(); n > 64<<20 {
+	if n := g.memory.used.Load(); n > 32<<20 {
 		t.Errorf("%d bytes taken", n)
 	}
 }

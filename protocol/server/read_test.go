@@ -14,7 +14,7 @@ import (
 func TestFramesOfEverySize(t *testing.T) {
 	parked := make(chan *Request, 64)
 	g := start(t, Options{QueuedMaxBytes: 64 << 20, Handler: HandlerFunc(func(r *Request) { parked <- r })})
-	sizes := []int{0, 1, 100, 16 << 10, chunkSize - 200, chunkSize, chunkSize + 1, 300 << 10, 1 << 20, largeFrame, 3 << 20, 6 << 20, 20 << 20}
+	sizes := []int{0, 1, 100, 16 << 10, chunkSize - 200, chunkSize, chunkSize + 1, 300 << 10, 1 << 20, largeFrame, 3 << 20, 6 << 20}
 	nc := g.dial("L")
 	go func() {
 		for i, n := range sizes {

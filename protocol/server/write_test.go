@@ -67,7 +67,7 @@ func TestFramesAreWrittenWhole(t *testing.T) {
 		}
 		return r.IntN(100)
 	}
-	noise := make([]byte, 1<<20)
+	noise := make([]byte, 512<<10)
 	for i := range noise {
 		noise[i] = byte(r.IntN(256))
 	}
@@ -75,7 +75,7 @@ func TestFramesAreWrittenWhole(t *testing.T) {
 		at := r.IntN(len(noise) - n)
 		return noise[at : at+n]
 	}
-	for range 150 {
+	for range 60 {
 		var want []byte
 		var work []*Request
 		for range 1 + r.IntN(4) {
