@@ -22,7 +22,7 @@ const queuedRequestBytes = 512 << 20
 func serverOptions(c *config.Broker, h server.Handler, clk clock.Clock, log zerolog.Logger, m *metric.Registry) server.Options {
 	o := server.Options{
 		InterBroker: c.InterBrokerListener, Handler: h, Supports: api.Supports,
-		MaxRequestBytes: c.SocketRequestMaxBytes, MaxConnections: limit(c.MaxConnections), MaxConnectionsPerIP: limit(c.MaxConnectionsPerIP),
+		MaxRequestBytes: c.SocketRequestMaxBytes, MaxConnections: limit(c.MaxConnections), MaxConnectionsPerIP: perAddress(c.MaxConnectionsPerIP),
 		ConnectionRate: limit(c.MaxConnectionCreationRate), QueuedMaxBytes: c.QueuedMaxRequestBytes,
 		SendBufferBytes: max(0, int(c.SocketSendBufferBytes)), ReceiveBufferBytes: max(0, int(c.SocketReceiveBufferBytes)),
 		Clock: clk, Logger: log, Metrics: m,
@@ -54,6 +54,15 @@ func limit(n int32) int {
 		return 0
 	}
 	return int(n)
+}
+
+// perAddress is limit for a bound of which 0 means that only addresses with an
+// override get in.
+func perAddress(n int32) int {
+	if n == 0 {
+		return -1
+	}
+	return limit(n)
 }
 
 // advertised are the endpoints that clients are told: the advertised listeners,

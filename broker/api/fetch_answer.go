@@ -218,5 +218,5 @@ func (f *fetchCall) send(resp *kmsg.FetchResponse, answers []kmsg.FetchResponseT
 		t.Partitions = append(t.Partitions, answers[i])
 		sent = append(sent, payloads[i])
 	}
-	f.c.RespondParts(protocol.EncodeFetch(nil, f.c.Header, resp, sent))
+	f.c.RespondParts(protocol.EncodeFetch(f.c.Scratch(), f.c.Header, resp, sent))
 }
