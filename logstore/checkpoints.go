@@ -93,14 +93,14 @@ func (s *Store) checkpointHighWatermarksOf(d *logDir) {
 }
 
 func (l *Log) highWatermark(told offsetMap) (cluster.Offset, bool) {
-	if off, ok := told[l.tp]; ok {
-		return off, true
-	}
+	off, ok := told[l.tp]
 	l.state.Lock()
 	defer l.state.Unlock()
-	if l.hwTold {
-		return cluster.Offset(l.hw), true
+	if !ok && l.hwTold {
+		off, ok = cluster.Offset(l.hw), true
 	}
-	off, ok := l.dir.hws[l.tp]
-	return off, ok
+	if !ok {
+		off, ok = l.dir.hws[l.tp]
+	}
+	return min(off, l.LEO()), ok // after a crash the log may be shorter than the checkpoint knew
 }

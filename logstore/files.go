@@ -2,6 +2,7 @@ package logstore
 
 import (
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -172,6 +173,19 @@ func (c *fileCache) closeIdle() {
 	}
 	c.mu.Unlock()
 	for _, h := range idle {
+		h.release()
+	}
+}
+
+// closeAll empties the cache.
+func (c *fileCache) closeAll() {
+	c.mu.Lock()
+	all := slices.Clone(c.ring)
+	for _, h := range all {
+		c.removeLocked(h)
+	}
+	c.mu.Unlock()
+	for _, h := range all {
 		h.release()
 	}
 }

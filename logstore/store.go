@@ -32,6 +32,7 @@ type Store struct {
 	dirs    []*logDir
 	stats   LoadStats
 
+	opened      atomic.Bool
 	brokerEpoch atomic.Int64
 	sweeps      atomic.Int64 // counts the sweeps for idle logs
 
@@ -67,6 +68,7 @@ func Open(o Options) (*Store, error) {
 		s.abandon()
 		return nil, err
 	}
+	s.opened.Store(true)
 	s.schedule()
 	return s, nil
 }
@@ -198,11 +200,13 @@ func (s *Store) nowMs() int64 { return s.clock.Now().UnixMilli() }
 // dirFailed is told once of each directory that fails. It may run under any
 // lock of a log.
 func (s *Store) dirFailed(d *logDir, err error) {
+	if !s.opened.Load() {
+		return // Open's caller looks at Dirs
+	}
 	s.calls.Add(1)
 	go func() {
 		defer s.calls.Done()
 		s.mu.RLock()
-		closed := s.closed
 		var logs []*Log
 		for _, m := range [...]map[cluster.TopicPartition]*Log{s.logs, s.future} {
 			for _, l := range m {
@@ -215,9 +219,7 @@ func (s *Store) dirFailed(d *logDir, err error) {
 		for _, l := range logs {
 			l.dropFiles()
 		}
-		if !closed {
-			s.opts.OnDirFailure(d.path, err)
-		}
+		s.opts.OnDirFailure(d.path, err)
 	}()
 }
 
@@ -295,12 +297,13 @@ func (s *Store) SetHighWatermarkSource(f func() map[cluster.TopicPartition]clust
 	s.hwSource = f
 }
 
-// LoadHighWatermarks is what the checkpoint said when the store was opened.
+// LoadHighWatermarks is what the checkpoint said when the store was opened, of
+// the logs that there are, and not above their ends.
 func (s *Store) LoadHighWatermarks() map[cluster.TopicPartition]cluster.Offset {
 	all := make(offsetMap)
-	for _, d := range s.dirs {
-		for tp, off := range d.hws {
-			all[tp] = off
+	for _, l := range s.Logs() {
+		if off, ok := l.dir.hws[l.tp]; ok {
+			all[l.tp] = min(off, l.LEO())
 		}
 	}
 	return all

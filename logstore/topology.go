@@ -283,6 +283,7 @@ func (s *Store) Close() error {
 	for _, d := range s.dirs {
 		errs = append(errs, s.closeDir(d))
 	}
+	s.files.closeAll()
 	s.unlock()
 	s.calls.Wait()
 	return errors.Join(errs...)
@@ -313,9 +314,11 @@ func (l *Log) close() error {
 	if l.metadataDue.Load() {
 		_ = l.flushMetadata()
 	}
-	err := l.finish()
-	if err == nil {
-		err = l.flushTo(l.leo.Load())
+	var err error
+	if l.dir.check() == nil { // else it was said, and the directory is not marked
+		if err = l.finish(); err == nil {
+			err = l.flushTo(l.leo.Load())
+		}
 	}
 	l.state.Lock()
 	l.closed = true
@@ -335,7 +338,7 @@ func (l *Log) finish() error {
 	l.closing = true
 	l.state.Unlock()
 	if err != nil {
-		return nil // its directory is not marked as cleanly stopped
+		return err
 	}
 	if err := l.takeSnapshot(l.leo.Load()); err != nil {
 		return err

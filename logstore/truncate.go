@@ -58,7 +58,9 @@ func (l *Log) truncateTo(off int64) (lowered bool, err error) {
 	}
 	keep := floorSegment(l.segs, off)
 	s := l.segs[keep]
-	if err := l.makeWritable(s); err != nil {
+	// Its index files grow to their full size with the next append only: by
+	// then the recovery point says that they are not to be relied on.
+	if err := l.makeKnown(s); err != nil {
 		return false, err
 	}
 	pos, end, err := l.cutPosition(s, off)
@@ -155,6 +157,7 @@ func (l *Log) cutState(s *segment, keep int, pos, end int64, keptOffsets, keptTi
 	l.size -= s.size - pos
 	s.size = pos
 	s.cutIndexLocked(keptOffsets, keptTimes)
+	s.flags |= flagUntrimmed
 	l.recent = nil
 	l.leo.Store(end)
 	l.logStart.Store(min(l.logStart.Load(), end))

@@ -16,11 +16,8 @@ func (l *Log) makeWritable(s *segment) error {
 	if s.has(flagWritable) {
 		return nil
 	}
-	if err := l.loadTimesOrRebuild(s); err != nil {
+	if err := l.makeKnown(s); err != nil {
 		return err
-	}
-	if err := l.loadRollTime(s); err != nil {
-		return l.ioError("read", err)
 	}
 	cfg := l.config()
 	if err := s.resize(extIndex, max(roundDown(cfg.SegmentIndexBytes, offsetEntry), int64(s.nOffset)*offsetEntry)); err != nil {
@@ -32,6 +29,21 @@ func (l *Log) makeWritable(s *segment) error {
 	l.state.Lock()
 	s.flags |= flagWritable | flagIndexFile
 	l.state.Unlock()
+	return nil
+}
+
+// makeKnown reads what must be known of a segment before it is changed. The
+// caller holds append.
+func (l *Log) makeKnown(s *segment) error {
+	if s.has(flagWritable) {
+		return nil
+	}
+	if err := l.loadTimesOrRebuild(s); err != nil {
+		return err
+	}
+	if err := l.loadRollTime(s); err != nil {
+		return l.ioError("read", err)
+	}
 	return nil
 }
 

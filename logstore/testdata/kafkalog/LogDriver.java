@@ -105,6 +105,7 @@ public class LogDriver {
                 return "ok";
             case "truncate":
                 log.truncateTo(Long.parseLong(f[1]));
+                log.flush(false); // kbroker makes a truncation durable
                 return "leo " + log.logEndOffset();
             case "empty":
                 log.truncateFullyAndStartAt(Long.parseLong(f[1]), Option.empty());
