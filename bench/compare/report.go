@@ -136,13 +136,11 @@ func (r *Report) Markdown() string {
 	if r.Scale != 1 {
 		fmt.Fprintf(&b, "A TRIAL, scaled by %g: these numbers mean nothing.\n", r.Scale)
 	}
-	var two []Row
-	b.WriteString("\n| work | | kbroker | Apache Kafka " + KafkaVersion + " | skeleton | kbroker / Kafka | kbroker / skeleton | goal |\n|---|---|---|---|---|---|---|---|\n")
-	for _, row := range r.Rows {
-		if !slices.Contains(row.Subjects, Kbroker) && !slices.Contains(row.Subjects, Kafka) {
-			two = append(two, row)
-			continue
-		}
+	brokers, ways := r.split()
+	if len(brokers) > 0 {
+		b.WriteString("\n| work | | kbroker | Apache Kafka " + KafkaVersion + " | skeleton | kbroker / Kafka | kbroker / skeleton | goal |\n|---|---|---|---|---|---|---|---|\n")
+	}
+	for _, row := range brokers {
 		title := row.Title
 		for _, m := range row.Metrics {
 			fmt.Fprintf(&b, "| %s | %s, %s | %s | %s | %s | %s | %s | %s |\n", title, m.Name, m.Unit, m.cell(Kbroker), m.cell(Kafka), m.cell(Skeleton),
@@ -150,11 +148,10 @@ func (r *Report) Markdown() string {
 			title = ""
 		}
 	}
-	if len(two) == 0 {
-		return b.String()
+	if len(ways) > 0 {
+		b.WriteString("\n| skeleton | | sendfile | pread and write | ratio |\n|---|---|---|---|---|\n")
 	}
-	b.WriteString("\n| skeleton | | sendfile | pread and write | ratio |\n|---|---|---|---|---|\n")
-	for _, row := range two {
+	for _, row := range ways {
 		title := row.Title
 		for _, m := range row.Metrics {
 			fmt.Fprintf(&b, "| %s | %s, %s | %s | %s | %s |\n", title, m.Name, m.Unit, m.cell(Skeleton), m.cell(SkeletonPread), m.ratioCell(Skeleton, SkeletonPread))
@@ -162,6 +159,19 @@ func (r *Report) Markdown() string {
 		}
 	}
 	return b.String()
+}
+
+// split takes the rows about brokers and those about the skeleton's two ways of
+// sending apart.
+func (r *Report) split() (brokers, ways []Row) {
+	for _, row := range r.Rows {
+		if slices.Contains(row.Subjects, SkeletonPread) {
+			ways = append(ways, row)
+		} else {
+			brokers = append(brokers, row)
+		}
+	}
+	return brokers, ways
 }
 
 // verdict says whether kbroker's goal is reached. A rate that is missed while

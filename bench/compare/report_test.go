@@ -59,8 +59,15 @@ func TestMarkdown(t *testing.T) {
 	if !strings.Contains(got, want) {
 		t.Errorf("got\n%s\nwant in it\n%s", got, want)
 	}
-	if strings.Contains(got, "TRIAL") {
-		t.Error("called a trial")
+	if strings.Contains(got, "TRIAL") || strings.Contains(got, "pread") {
+		t.Errorf("a trial, or a table without rows:\n%s", got)
+	}
+	ways := newRow("y", "two ways", []metric{throughput(0)}, []string{Skeleton, SkeletonPread})
+	ways.add(Skeleton, &result.Result{Seconds: 1, Window: result.Counts{Bytes: 3e6}})
+	ways.add(SkeletonPread, &result.Result{Seconds: 1, Window: result.Counts{Bytes: 2e6}})
+	got = (&Report{Rounds: 1, Scale: 0.5, Rows: []Row{ways}}).Markdown()
+	if !strings.Contains(got, "| two ways | throughput, MB/s | 3 | 2 | 1.50 |\n") || !strings.Contains(got, "TRIAL") || strings.Contains(got, "Apache Kafka") {
+		t.Errorf("got\n%s", got)
 	}
 }
 
