@@ -67,12 +67,12 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := checkNames(o.Subjects, []string{Kbroker, Kafka, Skeleton}); err != nil {
 		return nil, err
 	}
+	report := &Report{Date: time.Now().Format(time.DateOnly), Machine: machine(), Rounds: o.Rounds, Scale: o.Scale, Load: loadAverage()}
 	c := &comparison{o: o}
 	if err := c.prepare(ctx); err != nil {
 		return nil, err
 	}
 	defer c.end()
-	report := &Report{Date: time.Now().Format(time.DateOnly), Machine: machine(), Rounds: o.Rounds, Scale: o.Scale}
 	if c.wants(StartRow) {
 		r, err := c.measureStart(ctx)
 		if err != nil {
@@ -300,6 +300,15 @@ func (c *comparison) verify(ctx context.Context, s *subject, topic string, recor
 	s.proc.signal(syscall.SIGCONT)
 	_, err := run(ctx, strconv.Itoa(clientCore), c.o.Self, "verify", "--bootstrap", s.addr, "--topic", topic, "--records", fmt.Sprint(records))
 	return err
+}
+
+// loadAverage is the machine's load over the last minute.
+func loadAverage() float64 {
+	var load float64
+	if b, err := os.ReadFile("/proc/loadavg"); err == nil {
+		_, _ = fmt.Sscan(string(b), &load) // 0 if there is none
+	}
+	return load
 }
 
 func machine() string {

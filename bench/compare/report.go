@@ -14,6 +14,7 @@ type Report struct {
 	Machine string  `json:"machine"`
 	Rounds  int     `json:"rounds"`
 	Scale   float64 `json:"scale"`
+	Load    float64 `json:"load"` // of the machine before the run began
 	Rows    []Row   `json:"rows"`
 }
 
@@ -136,6 +137,9 @@ func (r *Report) Markdown() string {
 	if r.Scale != 1 {
 		fmt.Fprintf(&b, "A TRIAL, scaled by %g: these numbers mean nothing.\n", r.Scale)
 	}
+	if r.Load > busy {
+		fmt.Fprintf(&b, "THE MACHINE WAS BUSY, load %.1f, before it began: rates and latencies mean little.\n", r.Load)
+	}
 	brokers, ways := r.split()
 	if len(brokers) > 0 {
 		b.WriteString("\n| work | | kbroker | Apache Kafka " + KafkaVersion + " | skeleton | kbroker / Kafka | kbroker / skeleton | goal |\n|---|---|---|---|---|---|---|---|\n")
@@ -160,6 +164,9 @@ func (r *Report) Markdown() string {
 	}
 	return b.String()
 }
+
+// busy is the load of a machine that has other things to do.
+const busy = 0.5
 
 // split takes the rows about brokers and those about the skeleton's two ways of
 // sending apart.

@@ -65,8 +65,8 @@ func TestMarkdown(t *testing.T) {
 	ways := newRow("y", "two ways", []metric{throughput(0)}, []string{Skeleton, SkeletonPread})
 	ways.add(Skeleton, &result.Result{Seconds: 1, Window: result.Counts{Bytes: 3e6}})
 	ways.add(SkeletonPread, &result.Result{Seconds: 1, Window: result.Counts{Bytes: 2e6}})
-	got = (&Report{Rounds: 1, Scale: 0.5, Rows: []Row{ways}}).Markdown()
-	if !strings.Contains(got, "| two ways | throughput, MB/s | 3 | 2 | 1.50 |\n") || !strings.Contains(got, "TRIAL") || strings.Contains(got, "Apache Kafka") {
+	got = (&Report{Rounds: 1, Scale: 0.5, Load: 3, Rows: []Row{ways}}).Markdown()
+	if !strings.Contains(got, "| two ways | throughput, MB/s | 3 | 2 | 1.50 |\n") || !strings.Contains(got, "TRIAL") || !strings.Contains(got, "BUSY") || strings.Contains(got, "Apache Kafka") {
 		t.Errorf("got\n%s", got)
 	}
 }
