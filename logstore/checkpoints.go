@@ -1,10 +1,13 @@
 package logstore
 
 import (
+	"crypto/sha256"
 	"errors"
 	"io/fs"
+	"path/filepath"
 
 	"github.com/kbroker/kbroker/cluster"
+	"github.com/kbroker/kbroker/internal/vfs"
 )
 
 func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
@@ -67,9 +70,15 @@ func (s *Store) checkpoint(d *logDir, name string, of func(*Log) (cluster.Offset
 			m[l.tp] = off
 		}
 	}
-	if err := writeOffsetCheckpoint(s.fs, d.path, name, m); err != nil {
+	data := encodeOffsetCheckpoint(m)
+	sum := sha256.Sum256(data)
+	if d.written[name] == sum {
+		return nil // an idle broker writes nothing
+	}
+	if err := vfs.WriteFileAtomic(s.fs, filepath.Join(d.path, name), data); err != nil {
 		return d.fail("writing "+name, err)
 	}
+	d.written[name] = sum
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package logstore
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -21,7 +22,8 @@ type logDir struct {
 	clean   bool        // it was stopped cleanly before this start
 	lowered atomic.Bool // a recovery point was found beyond its log's end
 
-	ckpt sync.Mutex // one writer of its checkpoint files
+	ckpt    sync.Mutex                   // one writer of its checkpoint files
+	written map[string][sha256.Size]byte // what was written last, by file; guarded by ckpt
 
 	hws offsetMap // the high watermarks as loaded; not changed afterwards
 }

@@ -77,7 +77,9 @@ func (l *Log) flushWork(upTo int64) (*flushWork, error) {
 		case s.base >= w.upTo:
 			return w, nil
 		case i == len(l.segs)-1:
-			w.active = s
+			if !contains(w.sealed, s) {
+				w.active = s
+			}
 		case !contains(w.sealed, s) && l.segs[i+1].base > l.recoveryPoint:
 			w.sealed = append(w.sealed, s)
 		}

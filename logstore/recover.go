@@ -97,8 +97,10 @@ func (l *Log) recoverSegment(s *segment, r *replay) (cut int64, err error) {
 	}
 	defer h.release()
 	txns := &txnIndex{fs: l.store.fs, path: s.path(extTxnIndex), base: cluster.Offset(s.base), last: cluster.NoOffset}
-	if err := txns.reset(); err != nil {
-		return 0, err
+	if s.has(flagTxnFile) {
+		if err := txns.reset(); err != nil {
+			return 0, err
+		}
 	}
 	r.done = func(c producers.Completed) error {
 		if !c.Aborted {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kbroker/kbroker/config"
+	"github.com/kbroker/kbroker/internal/vfs"
 	"github.com/kbroker/kbroker/protocol/record"
 )
 
@@ -244,16 +245,21 @@ func (s *segment) flushTail(keep int) error {
 	l := s.log
 	l.state.Lock()
 	defer l.state.Unlock()
-	s.offsets.growLocked(t.offsets[:nOff])
-	s.times.growLocked(t.times[:nTime])
-	s.nOffset += int32(nOff / offsetEntry)
-	s.nTime += int32(nTime / timeEntry)
+	s.movedLocked(t, nOff, nTime)
 	s.tail = nil
 	if nOff < len(t.offsets) || nTime < len(t.times) {
 		// Readers may still look at the old arrays.
 		s.tail = &indexTail{offsets: cloneTail(t.offsets[nOff:], offsetEntry), times: cloneTail(t.times[nTime:], timeEntry)}
 	}
 	return nil
+}
+
+// movedLocked accounts for tail entries that are in the files now.
+func (s *segment) movedLocked(t *indexTail, nOff, nTime int) {
+	s.offsets.growLocked(t.offsets[:nOff])
+	s.times.growLocked(t.times[:nTime])
+	s.nOffset += int32(nOff / offsetEntry)
+	s.nTime += int32(nTime / timeEntry)
 }
 
 func cloneTail(b []byte, entry int) []byte {
@@ -264,15 +270,40 @@ func (s *segment) writeIndex(ext string, b []byte, at int64) error {
 	if len(b) == 0 {
 		return nil
 	}
-	f, err := s.log.store.openFile(s.path(ext), os.O_RDWR|os.O_CREATE)
+	return s.change(ext, func(f vfs.File) error {
+		_, err := f.WriteAt(b, at)
+		return err
+	})
+}
+
+// change opens one of the segment's files, makes it if need be, and lets f
+// change it.
+func (s *segment) change(ext string, f func(vfs.File) error) error {
+	file, err := s.log.store.openFile(s.path(ext), os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return err
 	}
-	if _, err := f.WriteAt(b, at); err != nil {
-		f.Close()
+	if err := f(file); err != nil {
+		file.Close()
 		return err
 	}
-	return f.Close()
+	return file.Close()
+}
+
+func (s *segment) resize(ext string, size int64) error {
+	return s.change(ext, func(f vfs.File) error { return f.Truncate(size) })
+}
+
+// finishIndex writes the last entries at their place and cuts the file there.
+func (s *segment) finishIndex(ext string, b []byte, at int64) error {
+	return s.change(ext, func(f vfs.File) error {
+		if len(b) > 0 {
+			if _, err := f.WriteAt(b, at); err != nil {
+				return err
+			}
+		}
+		return f.Truncate(at + int64(len(b)))
+	})
 }
 
 // seal makes the index files what they are for good: the largest timestamp
@@ -287,13 +318,14 @@ func (s *segment) seal() error {
 	l.state.Lock()
 	s.addTimeLocked()
 	l.state.Unlock()
-	if err := s.flushTail(0); err != nil {
+	t := s.tail
+	if t == nil {
+		t = &indexTail{}
+	}
+	if err := s.finishIndex(extIndex, t.offsets, int64(s.nOffset)*offsetEntry); err != nil {
 		return err
 	}
-	if err := s.resize(extIndex, int64(s.nOffset)*offsetEntry); err != nil {
-		return err
-	}
-	if err := s.resize(extTimeIndex, int64(s.nTime)*timeEntry); err != nil {
+	if err := s.finishIndex(extTimeIndex, t.times, int64(s.nTime)*timeEntry); err != nil {
 		return err
 	}
 	if l.config().Preallocate {
@@ -302,21 +334,11 @@ func (s *segment) seal() error {
 		}
 	}
 	l.state.Lock()
+	defer l.state.Unlock()
+	s.movedLocked(t, len(t.offsets), len(t.times))
+	s.tail = nil
 	s.flags = s.flags&^(flagWritable|flagUntrimmed) | flagIndexFile
-	l.state.Unlock()
 	return nil
-}
-
-func (s *segment) resize(ext string, size int64) error {
-	f, err := s.log.store.openFile(s.path(ext), os.O_RDWR|os.O_CREATE)
-	if err != nil {
-		return err
-	}
-	if err := f.Truncate(size); err != nil {
-		f.Close()
-		return err
-	}
-	return f.Close()
 }
 
 // sync makes the segment's files durable. A sealed segment's indexes are

@@ -173,10 +173,10 @@ func (l *Log) installIndexes(s *segment, b *indexBuilder) error {
 	for _, i := range img {
 		l.store.images.remove(i)
 	}
-	if err := s.replaceIndex(extIndex, b.offsets); err != nil {
+	if err := s.finishIndex(extIndex, b.offsets, 0); err != nil {
 		return l.ioError("index write", err)
 	}
-	if err := s.replaceIndex(extTimeIndex, b.times); err != nil {
+	if err := s.finishIndex(extTimeIndex, b.times, 0); err != nil {
 		return l.ioError("index write", err)
 	}
 	if active {
@@ -187,13 +187,6 @@ func (l *Log) installIndexes(s *segment, b *indexBuilder) error {
 	}
 	l.unsynced.sealed = append(l.unsynced.sealed, s)
 	return nil
-}
-
-func (s *segment) replaceIndex(ext string, b []byte) error {
-	if err := s.createFile(ext, 0); err != nil {
-		return err
-	}
-	return s.writeIndex(ext, b, 0)
 }
 
 // indexBuilder makes both indexes from a scan, by the rule of Kafka's recovery:
