@@ -38,7 +38,8 @@ type broker struct {
 	props map[string]string // server.properties
 	zk    *zookeeper        // nil: kbroker's embedded store
 	proc  *proc
-	runs  int // how often it was started, for the names of its logs
+	wrap  []string // a command that starts the program, and its arguments
+	runs  int      // how often it was started, for the names of its logs
 }
 
 // option changes a broker before its first start.
@@ -151,7 +152,7 @@ func (b *broker) launch(t testing.TB, extra ...string) *proc {
 	b.writeProps(t)
 	b.runs++
 	log := filepath.Join(b.dir, fmt.Sprintf("%s-%d.log", b.kind, b.runs))
-	p, err := startProc(string(b.kind), log, b.argv(t, extra...)...)
+	p, err := startProc(string(b.kind), log, append(slices.Clone(b.wrap), b.argv(t, extra...)...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

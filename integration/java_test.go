@@ -13,6 +13,11 @@ import (
 // javaCases runs cases of the Java module with one client version; no names
 // means all.
 func javaCases(t *testing.T, version string, names ...string) {
+	javaCasesAt(t, topicName(t), version, names...)
+}
+
+// javaCasesAt names the prefix of the cases' topics.
+func javaCasesAt(t *testing.T, prefix, version string, names ...string) {
 	b := shared(t)
 	jars, err := clientJars(version)
 	if err != nil {
@@ -23,7 +28,7 @@ func javaCases(t *testing.T, version string, names ...string) {
 		t.Fatal(err)
 	}
 	classpath := filepath.Join(classes, "classes") + ":" + jars + "/*"
-	args := append([]string{"kbroker.Main", b.addr(), topicName(t)}, names...)
+	args := append([]string{"kbroker.Main", b.addr(), prefix}, names...)
 	out, err := run(t, 5*time.Minute, "", javaCommand(256, classpath, args...)...)
 	reportCases(t, out, err)
 }
@@ -65,6 +70,38 @@ func TestJava39(t *testing.T) {
 func TestJavaNewest(t *testing.T) {
 	slow(t)
 	javaCases(t, newestJavaVersion)
+}
+
+// Transactions that overlap, committed and aborted, over several segments: the
+// Java consumer filters by the list of aborted ones alone.
+func TestJavaReadCommitted(t *testing.T) {
+	slow(t)
+	b := shared(t)
+	for _, version := range []string{kafkaVersion, newestJavaVersion} {
+		prefix := topicName(t)
+		w, topic := dial(t, b), prefix+".given"
+		createTopic(t, b, topic, 1, "segment.bytes", "5000")
+		open := make([]*txn, 4)
+		for i := range 200 {
+			slot := (i * 7) % len(open)
+			if open[slot] == nil {
+				open[slot] = newTxn(t, w, topic)
+			}
+			x := open[slot]
+			commit := x.p.id%3 != 0
+			x.writeValue(t, map[bool]string{true: "commit", false: "abort"}[commit]+" "+strings.Repeat("x", i))
+			if i%3 == 0 || i >= 200-2*len(open) {
+				x.end(t, commit)
+				open[slot] = nil
+			}
+		}
+		for _, x := range open {
+			if x != nil {
+				x.end(t, x.p.id%3 != 0)
+			}
+		}
+		javaCasesAt(t, prefix, version, "given-transactions")
+	}
 }
 
 // The JVM must be there at all: say so in one line rather than in each case.

@@ -207,3 +207,37 @@ func TestLogDirs(t *testing.T) {
 	}
 	b.stop(t)
 }
+
+// Far more partitions than file descriptors: every one takes and gives.
+func TestFewFileDescriptors(t *testing.T) {
+	onlyKbroker(t, "Apache Kafka keeps every file open")
+	b := newBroker(t)
+	b.wrap = []string{"sh", "-c", `ulimit -n 150; exec "$@"`, "sh"}
+	b.start(t)
+	w, topic := dial(t, b), topicName(t)
+	const partitions = 300
+	createTopic(t, b, topic, partitions, "segment.bytes", "1000")
+	for round := range 3 {
+		for p := range int32(partitions) {
+			if got := produce(t, w, topic, p, batch{recs: []rec{{ts: now, key: fmt.Append(nil, p), value: filler(800)}}}.bytes()); got != int64(round) {
+				t.Fatalf("partition %d: offset %d, want %d", p, got, round)
+			}
+		}
+	}
+	for p := range int32(partitions) {
+		recs := records(t, readAll(t, w, topic, p, 0))
+		if len(recs) != 3 || string(recs[0].key) != fmt.Sprint(p) || string(recs[2].key) != fmt.Sprint(p) {
+			t.Fatalf("partition %d: %q", p, showRecs(recs))
+		}
+	}
+	b.stop(t)
+	b.start(t)
+	w = dial(t, b)
+	awaitTopic(t, w, topic, partitions)
+	for _, p := range []int32{0, 7, partitions - 1} {
+		if n := len(readAll(t, w, topic, p, 0)); n != 3 {
+			t.Errorf("partition %d after a restart: %d batches", p, n)
+		}
+	}
+	b.stop(t)
+}

@@ -31,12 +31,25 @@ func (x *txn) write(t testing.TB, n int) int64 {
 	return got.BaseOffset
 }
 
+// writeValue produces one record with that value.
+func (x *txn) writeValue(t testing.TB, value string) {
+	t.Helper()
+	got := x.send(t, values(now, value))
+	wantCode(t, "transactional produce", got.ErrorCode, errNone)
+	x.seq++
+}
+
 func (x *txn) tryWrite(t testing.TB, n int) kmsg.ProduceResponseTopicPartition {
 	t.Helper()
 	recs := make([]rec, n)
 	for i := range recs {
 		recs[i] = rec{ts: now, value: []byte(fmt.Sprintf("%d:%d", x.p.id, x.seq+int32(i)))}
 	}
+	return x.send(t, recs)
+}
+
+func (x *txn) send(t testing.TB, recs []rec) kmsg.ProduceResponseTopicPartition {
+	t.Helper()
 	raw := batch{attrs: attrTransactional, producer: x.p, seq: x.seq, recs: recs}.bytes()
 	req := produceRequest(11, x.topic, 0, -1, raw)
 	id := fmt.Sprintf("txn-%d", x.p.id)

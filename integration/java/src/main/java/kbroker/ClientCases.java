@@ -50,6 +50,7 @@ final class ClientCases {
         cases.put("out-of-range", this::outOfRange);
         cases.put("too-large", this::tooLarge);
         cases.put("log-append-time", this::logAppendTime);
+        cases.put("given-transactions", this::givenTransactions);
         for (String codec : new String[] {"none", "gzip", "snappy", "lz4", "zstd"}) {
             cases.put("codec-" + codec, () -> codec(codec));
         }
@@ -327,6 +328,33 @@ final class ClientCases {
             ConsumerRecord<byte[], byte[]> r = pollN(consumer, 1).get(0);
             Check.equal("timestamp", r.timestamp(), md.timestamp());
             Check.equal("timestamp type", r.timestampType().name, "LogAppendTime");
+        }
+    }
+
+    /** The topic PREFIX.given holds transactions; records that count have a value that begins with "commit". */
+    private void givenTransactions() throws Exception {
+        TopicPartition tp = new TopicPartition(prefix + ".given", 0);
+        try (KafkaConsumer<byte[], byte[]> all = consumer(); KafkaConsumer<byte[], byte[]> committed = consumer("isolation.level", "read_committed")) {
+            long end = all.endOffsets(List.of(tp)).get(tp);
+            all.assign(List.of(tp));
+            List<String> want = new ArrayList<>();
+            while (all.position(tp) < end) {
+                for (ConsumerRecord<byte[], byte[]> r : all.poll(Duration.ofMillis(200))) {
+                    if (text(r.value()).startsWith("commit")) {
+                        want.add(r.offset() + " " + text(r.value()));
+                    }
+                }
+            }
+            Check.equal("end offset under read_committed", committed.endOffsets(List.of(tp)).get(tp), end);
+            committed.assign(List.of(tp));
+            List<String> got = new ArrayList<>();
+            for (ConsumerRecord<byte[], byte[]> r : pollN(committed, want.size())) {
+                got.add(r.offset() + " " + text(r.value()));
+            }
+            Check.equal("committed records", got, want);
+            while (committed.position(tp) < end) {
+                Check.equal("records behind the last committed one", committed.poll(Duration.ofMillis(200)).count(), 0);
+            }
         }
     }
 
