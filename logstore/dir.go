@@ -77,12 +77,6 @@ func (t *configTable) intern(topic string, cfg config.Log) *config.Log {
 	return &cfg
 }
 
-func (t *configTable) forget(topic string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.topics, topic)
-}
-
 // of is the configuration of a topic that is being loaded: asked for once.
 func (t *configTable) of(topic string, ask func(string) config.Log) *config.Log {
 	t.mu.Lock()

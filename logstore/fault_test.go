@@ -251,7 +251,6 @@ func crashRun(t *testing.T, k int) int {
 // ledger is what a client was told.
 type ledger struct {
 	acked   []byte // batches that were acknowledged and not cut off later
-	flushed int    // so many bytes of them were flushed
 	started bool   // the log was created
 	unsure  bool   // a truncation was under way
 }

@@ -31,8 +31,7 @@ func manyPartitions(t testing.TB, n, files int) {
 		}
 	}
 	step("create")
-	r.s.sched.run.Lock() // the topic ids are written in the background
-	r.s.sched.run.Unlock()
+	r.s.sched.waitIdle() // the topic ids are written in the background
 	step("write ids")
 	b := batchOf(1, 1000, testStartMs)
 	for range 3 {

@@ -143,6 +143,11 @@ func (s *scheduler) close() {
 		s.stop()
 	}
 	s.mu.Unlock()
+	s.waitIdle()
+}
+
+// waitIdle waits for the chore that runs, if one does.
+func (s *scheduler) waitIdle() {
 	s.run.Lock()
-	s.run.Unlock() //nolint:staticcheck // only waits
+	defer s.run.Unlock()
 }
