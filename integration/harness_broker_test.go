@@ -56,8 +56,6 @@ func withProps(kv ...string) option {
 // withKind fixes the kind, whatever the subject is.
 func withKind(k kind) option { return func(b *broker) { b.kind = k } }
 
-func withID(id int) option { return func(b *broker) { b.id = id } }
-
 // withZooKeeper registers the broker there, under its own chroot if chroot is set.
 func withZooKeeper(zk *zookeeper, chroot string) option {
 	return func(b *broker) {

@@ -109,8 +109,6 @@ func (p *proc) kill() {
 	<-p.done
 }
 
-func (p *proc) pid() int { return p.cmd.Process.Pid }
-
 // endAll kills whatever is left when the test binary ends.
 func endAll() {
 	liveMu.Lock()
@@ -139,18 +137,6 @@ func eventually(t testing.TB, within time.Duration, what string, ok func() error
 			t.Fatalf("waited %v in vain: %s: %v", within, what, err)
 		}
 		<-tick.C
-	}
-}
-
-// never checks for the whole of d that bad stays nil.
-func never(t testing.TB, d time.Duration, bad func() error) {
-	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(d); time.Now().Before(end); <-tick.C {
-		if err := bad(); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 

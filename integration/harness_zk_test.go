@@ -30,9 +30,9 @@ func (z *zookeeper) addr() string { return "127.0.0.1:" + strconv.Itoa(z.port) }
 // its own in it.
 func sharedZooKeeper(t testing.TB) *zookeeper {
 	t.Helper()
-	sharedZK.Do(func() { sharedZKServer, sharedZKErr = startZooKeeper(t) })
-	if sharedZKErr != nil {
-		t.Fatal(sharedZKErr)
+	sharedZK.Do(func() { sharedZKServer, errSharedZK = startZooKeeper(t) })
+	if errSharedZK != nil {
+		t.Fatal(errSharedZK)
 	}
 	return sharedZKServer
 }
@@ -40,7 +40,7 @@ func sharedZooKeeper(t testing.TB) *zookeeper {
 var (
 	sharedZK       sync.Once
 	sharedZKServer *zookeeper
-	sharedZKErr    = errors.New("ZooKeeper did not start")
+	errSharedZK    = errors.New("ZooKeeper did not start")
 )
 
 func startZooKeeper(t testing.TB) (*zookeeper, error) {
