@@ -100,7 +100,7 @@ func (c *comparison) rows() []row {
 		return append([]string{"replay", "produce", "--warm", c.seconds(0.3), "--bytes", c.gb(2), "--for", c.seconds(5)}, args...)
 	}
 	warm := func(load []string) []string { // the same load for as long as the JVM needs
-		return append(load[:len(load):len(load)], "--for", c.seconds(8), "--bytes", c.gb(2.5))
+		return append(load[:len(load):len(load)], "--for", c.seconds(20), "--bytes", c.gb(2.5))
 	}
 	mega := produce("--batch-bytes", "1048576", "--conns", "4", "--depth", "2")
 	medium := produce("--batch-bytes", "16384", "--conns", "8", "--depth", "5")
@@ -113,7 +113,7 @@ func (c *comparison) rows() []row {
 	latency := func(rate string) []string {
 		return []string{"latency", "--rate", rate, "--warm", c.seconds(1), "--for", c.seconds(7)}
 	}
-	warmLatency := []string{"latency", "--rate", "20000", "--for", c.seconds(10)}
+	warmLatency := []string{"latency", "--rate", "20000", "--for", c.seconds(15)}
 	out := []row{
 		{name: "produce-1m", title: "produce, 1 MiB batches of 1 KiB records", load: mega, warmUp: warm(mega), gib: 4,
 			metrics: []metric{throughput(2.5), cpuPerGB(1. / 3), resident(), clientBusy()}},
@@ -121,7 +121,7 @@ func (c *comparison) rows() []row {
 			metrics: []metric{requests(3), throughput(0), cpuPerRequest(), resident(), clientBusy()}},
 		{name: "produce-1r", title: "produce, one 1 KiB record a request, 64 connections", load: single, warmUp: warm(single), gib: 2,
 			metrics: []metric{requests(2.5), cpuPerRequest(), resident(), clientBusy()}},
-		{name: "consume", title: "fetch 1 MiB, from the page cache", fill: fill, load: fetch, warmUp: append(fetch[:len(fetch):len(fetch)], "--for", c.seconds(6)), gib: 1, readsOnly: true,
+		{name: "consume", title: "fetch 1 MiB, from the page cache", fill: fill, load: fetch, warmUp: append(fetch[:len(fetch):len(fetch)], "--for", c.seconds(10)), gib: 1, readsOnly: true,
 			metrics: []metric{throughput(2.5), cpuPerGB(0.4), resident(), clientBusy()}},
 		{name: "partitions", title: "produce, 1 KiB records round-robin over 5,000 partitions, 100 in a request", partitions: 5000, stays: true, load: many, warmUp: warm(many), gib: 3,
 			metrics: []metric{throughput(3), requests(0), cpuPerGB(0), resident(), clientBusy()}},
