@@ -22,6 +22,8 @@ type fileCache struct {
 	mu   sync.Mutex
 	ring []*handle // the clock's face; no holes
 	hand int
+
+	over atomic.Int32 // by how much ring is too long, because all in it are in use
 }
 
 // handle is an open segment file.
@@ -54,8 +56,13 @@ func (h *handle) tryRef() bool {
 // release gives a reference back. Closing a file that was only read or whose
 // writes were already answered for cannot fail in a way that matters.
 func (h *handle) release() {
-	if h.refs.Add(-1) == 0 {
+	switch h.refs.Add(-1) {
+	case 0:
 		_ = h.f.Close()
+	case 1:
+		if c := h.seg.log.store.files; c.over.Load() > 0 {
+			c.evict(int(c.over.Load()))
+		}
 	}
 }
 
@@ -94,6 +101,7 @@ func (c *fileCache) install(s *segment, f vfs.File) *handle {
 	}
 	h.slot = len(c.ring)
 	c.ring = append(c.ring, h)
+	c.over.Store(int32(len(c.ring) - c.max))
 	s.file.Store(h)
 	c.mu.Unlock()
 	for _, v := range victims {
@@ -111,7 +119,7 @@ func (c *fileCache) victimsLocked(n int) []*handle {
 			c.hand = 0
 		}
 		h := c.ring[c.hand]
-		if h.used.Swap(false) || h.refs.Load() > 1 {
+		if h.refs.Load() > 1 || h.used.Swap(false) {
 			c.hand++
 			continue
 		}
@@ -128,6 +136,7 @@ func (c *fileCache) removeLocked(h *handle) {
 	c.ring[h.slot].slot = h.slot
 	c.ring[last] = nil
 	c.ring = c.ring[:last]
+	c.over.Store(int32(len(c.ring) - c.max))
 	h.slot = -1
 	h.seg.file.CompareAndSwap(h, nil)
 }

@@ -69,6 +69,9 @@ func (l *Log) flushWork(upTo int64) (*flushWork, error) {
 	if w.upTo <= l.recoveryPoint && l.unsynced.empty() {
 		return w, nil
 	}
+	if w.upTo > l.active().base {
+		w.upTo = l.leo.Load() // the same fsync covers what was written since
+	}
 	w.pending, l.unsynced = l.unsynced, unsynced{}
 	w.sealed = w.pending.sealed
 	for i := floorSegment(l.segs, l.recoveryPoint); i < len(l.segs) && w.upTo > l.recoveryPoint; i++ {

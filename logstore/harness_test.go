@@ -83,11 +83,16 @@ func (r *rig) crash() {
 
 func (r *rig) create(tp cluster.TopicPartition) *Log {
 	r.t.Helper()
-	l, err := r.s.Create(tp, cluster.TopicID{1, 2, 3}, r.cfg)
+	l, err := r.s.Create(tp, topicID(tp.Topic), r.cfg)
 	if err != nil {
 		r.t.Fatalf("create: %v", err)
 	}
 	return l
+}
+
+func topicID(topic string) (id cluster.TopicID) {
+	copy(id[:], topic)
+	return id
 }
 
 func (r *rig) log(tp cluster.TopicPartition) *Log {

@@ -59,7 +59,7 @@ func TestAppendReadReopen(t *testing.T) {
 				if l.Segments() < 3 {
 					t.Fatalf("%d segments, want several", l.Segments())
 				}
-				if l.TopicID() != (cluster.TopicID{1, 2, 3}) {
+				if l.TopicID() != (topicID("alpha")) {
 					t.Fatalf("topic id %v", l.TopicID())
 				}
 			}
