@@ -61,6 +61,7 @@ type Broker struct {
 	keeper   *registration
 
 	clusterID     string
+	newStore      bool         // the embedded store was made by this start
 	featuresEpoch atomic.Int64 // version of /feature, -1 without one
 	advertise     []zkmeta.Endpoint
 
@@ -140,6 +141,10 @@ func (b *Broker) identify(ctx context.Context) error {
 	if proposed == "" || b.static.ZooKeeperConnect != "" {
 		proposed = cluster.NewTopicID().String()
 	}
+	_, known, err := zkmeta.GetClusterID(ctx, s)
+	if err != nil {
+		return err
+	}
 	clusterID, err := zkmeta.GetOrCreateClusterID(ctx, s, proposed)
 	if err != nil {
 		return err
@@ -155,6 +160,7 @@ func (b *Broker) identify(ctx context.Context) error {
 			return err
 		}
 	}
+	b.newStore = b.static.ZooKeeperConnect == "" && !known
 	b.clusterID = clusterID
 	b.o.Logger = b.o.Logger.With().Int32("broker", int32(b.id)).Logger()
 	return nil
@@ -194,6 +200,11 @@ func (b *Broker) openLogs(context.Context) error {
 		return err
 	}
 	b.logs = logs
+	if n := len(logs.Logs()); b.newStore && n > 0 {
+		b.o.Logger.Warn().Int("partitions", n).Str("dir", c.LogDirs[0]).
+			Msg("log.dirs hold partitions, but the metadata store is new and knows none of them: they are not served. " +
+				"Was kbroker.meta removed, or should zookeeper.connect be set?")
+	}
 	host := replica.NewHost(replica.Options{Self: b.id, Store: logs, TopicConfig: b.configs.Topic, Logger: b.o.Logger})
 	logs.SetHighWatermarkSource(host.HighWatermarks)
 	b.host.Store(host)
@@ -350,7 +361,11 @@ func (b *Broker) stop() error {
 		b.configs.Close()
 	}
 	if b.logs != nil {
-		errs = append(errs, b.logs.Close())
+		if err := b.logs.Close(); errors.Is(err, logstore.ErrStorage) {
+			b.o.Logger.Warn().Msg("a log directory was offline and is not marked as cleanly stopped")
+		} else {
+			errs = append(errs, err)
+		}
 	}
 	if b.store != nil {
 		errs = append(errs, b.store.Close())

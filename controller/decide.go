@@ -162,7 +162,8 @@ func (im *Image) duty(b *broker, p *partition) duty {
 
 // broker appends what is due to one broker. A partition's leader learns its
 // role before clients learn of it from the same broker, and nobody is told to
-// follow a broker he has not heard of. 3.9.2 sends the same three when it fails
+// follow a broker he has not heard of; a lone broker has nobody to follow.
+// 3.9.2 sends the same three when it fails
 // over; a broker that joins hears of all topics first from it.
 func (d *decision) broker(sends []Send, b *broker) []Send {
 	lead, stops, removes := d.duties(b)
@@ -171,7 +172,7 @@ func (d *decision) broker(sends []Send, b *broker) []Send {
 		s.Broker, s.Epoch = b.ID, b.Epoch
 		sends = append(sends, s)
 	}
-	if update != nil && lead != nil && d.im.brokersSeq > b.brokersAcked {
+	if update != nil && lead != nil && d.im.brokersSeq > b.brokersAcked && len(d.live) > 1 {
 		add(Send{UpdateMetadata: &UpdateMetadata{Brokers: update.Brokers, BrokersOnly: true, through: update.through}})
 		if len(update.Topics) == 0 {
 			update = nil

@@ -167,11 +167,11 @@ func Identity(f vfs.FS, dirs []string) (cluster.BrokerID, string, error) {
 	all := metaProperties{BrokerID: cluster.NoBroker}
 	for _, dir := range dirs {
 		m, found, err := readMetaProperties(f, dir)
-		if err != nil {
+		if errors.Is(err, ErrMetaProperties) {
 			return cluster.NoBroker, "", err
 		}
-		if !found {
-			continue
+		if err != nil || !found {
+			continue // Open takes a directory that cannot be read offline
 		}
 		if err := m.check(filepath.Join(dir, metaPropertiesFile), all.BrokerID, all.ClusterID); err != nil {
 			return cluster.NoBroker, "", err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kbroker/kbroker/internal/vfs"
 	"github.com/kbroker/kbroker/logstore"
+	"github.com/kbroker/kbroker/zkmeta/embedded"
 )
 
 var errCheckFailed = errors.New("the check found problems")
@@ -33,6 +34,11 @@ code is 1 when something is wrong.`,
 				}
 				for _, p := range problems {
 					fmt.Fprintf(cmd.OutOrStdout(), "%s/%s\n", dir, p)
+				}
+				if err := embedded.Check(vfs.OS, dir); err != nil {
+					fmt.Fprintf(cmd.OutOrStdout(), "%s/%v\n", dir, err)
+					failed = true
+					continue
 				}
 				if len(problems) == 0 {
 					fmt.Fprintf(cmd.OutOrStdout(), "%s: no problems found\n", dir)
