@@ -3,6 +3,7 @@ package delay
 import (
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ type probe struct {
 	expired atomic.Bool
 	at      time.Time
 	clock   clock.Clock
+	wg      *sync.WaitGroup // where set, told of the completion
 }
 
 func (p *probe) Ready() bool { return p.ready.Load() }
@@ -23,6 +25,9 @@ func (p *probe) Complete(expired bool) {
 	p.done.Add(1)
 	p.expired.Store(expired)
 	p.at = p.clock.Now()
+	if p.wg != nil {
+		p.wg.Done()
+	}
 }
 
 func newProbe() (*clock.Manual, *Timer, *probe) {
@@ -140,21 +145,18 @@ func TestConcurrentWakeAndTimeout(t *testing.T) {
 	defer timer.Close()
 	var w Waiters
 	var probes []*probe
+	var completed sync.WaitGroup
+	completed.Add(200)
 	for i := range 200 {
-		p := &probe{clock: clock.System{}}
+		p := &probe{clock: clock.System{}, wg: &completed}
 		probes = append(probes, p)
 		timer.Wait(p, time.Duration(1+i%3)*time.Millisecond, &w)
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for _, p := range probes {
-			p.ready.Store(true)
-			w.Wake()
-		}
-	}()
-	<-done
-	w.Wake()
+	for _, p := range probes {
+		p.ready.Store(true)
+		w.Wake()
+	}
+	completed.Wait() // the timer may still be completing what it claimed
 	for i, p := range probes {
 		if n := p.done.Load(); n != 1 {
 			t.Fatalf("task %d completed %d times, want once", i, n)
