@@ -296,3 +296,19 @@ func TestBudgetQueues(t *testing.T) {
 		t.Error("no bound, but refused")
 	}
 }
+
+// Large requests that stop one byte short of their end hold all the memory that
+// there is, and small requests are served all the same.
+func TestUnfinishedRequestsLeaveRoom(t *testing.T) {
+	const bound, size = 4 << 20, 400 << 10
+	g := start(t, Options{QueuedMaxBytes: bound, Handler: answer})
+	frame := joinGroup(1, size)
+	for range 20 {
+		write(t, g.dial("L"), frame[:len(frame)-1])
+	}
+	eventually(t, "the memory is taken", func() bool { return g.memory.used.Load() >= bound })
+	stillServes(t, g.dial("L"))
+	if n := g.memory.used.Load(); n > bound+bound/8+size+chunkSize {
+		t.Errorf("%d bytes taken, bound %d", n, bound)
+	}
+}

@@ -34,6 +34,17 @@ func (b *budget) try(n int) bool {
 	}
 }
 
+// tryReserved is try for the small chunks that every connection reads into: it
+// may go an eighth over the bound, so that requests that are large and slow to
+// arrive do not keep small ones from being read at all.
+func (b *budget) tryReserved(n int) bool {
+	if b.max <= 0 || b.used.Load() < b.max+b.max/8 {
+		b.used.Add(int64(n))
+		return true
+	}
+	return false
+}
+
 // add takes n bytes whatever the bound.
 func (b *budget) add(n int) { b.used.Add(int64(n)) }
 

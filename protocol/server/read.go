@@ -30,7 +30,7 @@ func (in *input) waiting() []byte { // unread, or pending
 }
 
 func (in *input) tryTakeChunk(c *Conn) bool {
-	if !c.server.memory.try(chunkSize) {
+	if !c.server.memory.tryReserved(chunkSize) {
 		return false
 	}
 	in.use(newBuffer(chunkSize, chunkSize, c.server))
@@ -39,7 +39,7 @@ func (in *input) tryTakeChunk(c *Conn) bool {
 
 // takeChunk waits for memory; false when the connection ends first.
 func (in *input) takeChunk(c *Conn) bool {
-	if !c.server.memory.take(chunkSize, c.done) {
+	if !c.server.memory.tryReserved(chunkSize) && !c.server.memory.take(chunkSize, c.done) {
 		return false
 	}
 	in.use(newBuffer(chunkSize, chunkSize, c.server))
