@@ -63,15 +63,16 @@ func floorTimeOffset(b []byte, rel int64) int {
 }
 
 // checkOffsets tells whether b can be the offset index of a segment of size
-// bytes: whole entries, offsets and positions rising, positions within it.
-func checkOffsets(b []byte, size int64) error {
+// bytes: whole entries, offsets rising and below maxRel, positions rising and
+// within it, and not at its beginning, which needs no entry.
+func checkOffsets(b []byte, size, maxRel int64) error {
 	if len(b)%offsetEntry != 0 {
 		return errBadIndex
 	}
-	lastRel, lastPos := int64(-1), int64(-1)
+	lastRel, lastPos := int64(-1), int64(0)
 	for i := range len(b) / offsetEntry {
 		rel, pos := offsetAt(b, i)
-		if rel <= lastRel || pos <= lastPos || pos >= size {
+		if rel <= lastRel || rel >= maxRel || pos <= lastPos || pos >= size {
 			return errBadIndex
 		}
 		lastRel, lastPos = rel, pos

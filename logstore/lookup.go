@@ -117,7 +117,7 @@ func (s *segment) readIndex(k indexKind, count int32, size int64) ([]byte, error
 
 func (s *segment) checkIndex(k indexKind, data []byte, size int64) error {
 	if k == kindOffset {
-		return checkOffsets(data, size)
+		return checkOffsets(data, size, s.log.endOf(s)-s.base)
 	}
 	return checkTimes(data, s.log.endOf(s)-s.base)
 }
@@ -158,27 +158,102 @@ func (s *segment) keepImage(k indexKind, data []byte) {
 	}
 }
 
-// startFor is a position at or before the batch that holds the offset, at the
-// beginning of a batch. indexed is the largest offset of the append that lies
-// there, or -1 for the beginning of the segment.
-func (s *segment) startFor(c caller, off int64) (pos, indexed int64, err error) {
+// hint is what the index says: at pos begins a batch whose offsets lie above
+// low and do not go beyond high. The zero hint is the beginning of a segment.
+type hint struct {
+	pos, low, high int64
+}
+
+// fits checks the batch at the hint. It cannot be fooled by bytes in the middle
+// of a batch, short of a forgery.
+func (h hint) fits(e *entry) bool {
+	return h == hint{} || e.base > h.low && e.last <= h.high
+}
+
+// hintAt makes a hint of entry i of the tail, or else of entry j of the file.
+func (s *segment) hintAt(file, tail []byte, i, j int) hint {
+	b, n := tail, i
+	if i < 0 {
+		b, n = file, j
+	}
+	if n < 0 {
+		return hint{}
+	}
+	rel, pos := offsetAt(b, n)
+	h := hint{pos: pos, low: s.base - 1, high: s.base + rel}
+	switch {
+	case n > 0:
+		rel, _ = offsetAt(b, n-1)
+		h.low = s.base + rel
+	case i == 0 && len(file) > 0:
+		rel, _ = offsetAt(file, len(file)/offsetEntry-1)
+		h.low = s.base + rel
+	}
+	return h
+}
+
+// startFor is a hint at or before the batch that holds the offset.
+func (s *segment) startFor(c caller, off int64) (hint, error) {
 	file, tail, err := s.index(c, kindOffset)
 	if err != nil {
-		return 0, 0, err
+		return hint{}, err
 	}
-	rel := off - s.base
-	if rel > math.MaxInt32 {
-		rel = math.MaxInt32
+	rel := min(off-s.base, math.MaxInt32)
+	return s.hintAt(file, tail, floorOffset(tail, rel), floorOffset(file, rel)), nil
+}
+
+// startBefore is a hint below a position; the beginning of the segment if that
+// is the position.
+func (s *segment) startBefore(c caller, pos int64) (hint, error) {
+	file, tail, err := s.index(c, kindOffset)
+	if err != nil {
+		return hint{}, err
 	}
-	b, i := tail, floorOffset(tail, rel)
-	if i < 0 {
-		b, i = file, floorOffset(file, rel)
+	return s.hintAt(file, tail, floorPosition(tail, pos-1), floorPosition(file, pos-1)), nil
+}
+
+// verified returns the position of a hint after a look at the batch there. An
+// index that leads astray is rebuilt; where the log itself is damaged a scan has
+// to begin at the beginning.
+func (s *segment) verified(c caller, f io.ReaderAt, look func() (hint, error)) (int64, error) {
+	for attempt := range 2 {
+		h, err := look()
+		if err != nil {
+			return 0, err
+		}
+		if ok, err := s.holds(f, h); ok || err != nil {
+			return h.pos, err
+		}
+		if attempt == 0 {
+			if err := s.log.rebuildFor(c, s); err != nil {
+				return 0, err
+			}
+		}
 	}
-	if i < 0 {
-		return 0, -1, nil
+	return 0, nil
+}
+
+func (s *segment) holds(f io.ReaderAt, h hint) (bool, error) {
+	if h == (hint{}) {
+		return true, nil
 	}
-	r, p := offsetAt(b, i)
-	return p, s.base + r, nil
+	l := s.log
+	l.state.Lock()
+	size := s.size
+	l.state.Unlock()
+	sc := newScanner(f, h.pos, size)
+	defer sc.done()
+	e, err := sc.next()
+	if err == nil && h.fits(e) {
+		last := e.last
+		if e, err = sc.next(); err == io.EOF || err == nil && e.base > last {
+			return true, nil
+		}
+	}
+	if err == io.EOF || errors.Is(err, errTail) {
+		err = nil
+	}
+	return false, err
 }
 
 // place is where a batch lies.
@@ -191,12 +266,12 @@ type place struct {
 // bytes; ok is false when there is none.
 func (s *segment) find(c caller, f io.ReaderAt, off, end int64) (p place, ok bool, err error) {
 	for attempt := 0; ; attempt++ {
-		start, indexed, err := s.startFor(c, off)
+		h, err := s.startFor(c, off)
 		if err != nil {
 			return place{}, false, err
 		}
-		p, ok, err := scanFor(f, start, end, off, indexed)
-		if err == nil || start == 0 || attempt > 0 || !(errors.Is(err, errTail) || errors.Is(err, errBadIndex)) {
+		p, ok, err := scanFor(f, h, end, off)
+		if err == nil || h.pos == 0 || attempt > 0 || !(errors.Is(err, errTail) || errors.Is(err, errBadIndex)) {
 			return p, ok, asCorrupt(err)
 		}
 		// The index led astray, or the log itself is damaged before off.
@@ -214,8 +289,8 @@ func asCorrupt(err error) error {
 	return err
 }
 
-func scanFor(f io.ReaderAt, start, end, off, indexed int64) (place, bool, error) {
-	sc := newScanner(f, start, end)
+func scanFor(f io.ReaderAt, h hint, end, off int64) (place, bool, error) {
+	sc := newScanner(f, h.pos, end)
 	defer sc.done()
 	for {
 		e, err := sc.next()
@@ -225,8 +300,8 @@ func scanFor(f io.ReaderAt, start, end, off, indexed int64) (place, bool, error)
 		if err != nil {
 			return place{}, false, err
 		}
-		if e.pos == start && indexed >= 0 && e.base > indexed {
-			return place{}, false, errBadIndex // the batch here begins after what the index says
+		if e.pos == h.pos && !h.fits(e) {
+			return place{}, false, errBadIndex
 		}
 		if e.last >= off {
 			return place{pos: e.pos, size: e.size, base: e.base, last: e.last}, true, nil

@@ -259,11 +259,8 @@ func (l *Log) refillWindows(p *producers.State, segs []*segment, off int64) erro
 			if p.Short() == 0 || read > windowScan {
 				return nil
 			}
-			lower, err := l.batchAtOrBefore(s, max(0, upper-chunk))
+			lower, err := l.prepend(p, s, upper, chunk, off)
 			if err != nil {
-				return err
-			}
-			if err := l.prepend(p, s, lower, upper, off); err != nil {
 				return err
 			}
 			read += upper - lower
@@ -274,30 +271,21 @@ func (l *Log) refillWindows(p *producers.State, segs []*segment, off int64) erro
 	return nil
 }
 
-// batchAtOrBefore is a position at which a batch begins.
-func (l *Log) batchAtOrBefore(s *segment, pos int64) (int64, error) {
-	if pos == 0 {
-		return 0, nil
-	}
-	file, tail, err := s.index(appender, kindOffset)
+// prepend offers the batches of about chunk bytes before upper, the newest first,
+// and returns where it began.
+func (l *Log) prepend(p *producers.State, s *segment, upper, chunk, off int64) (lower int64, err error) {
+	h, err := l.store.files.acquire(s)
 	if err != nil {
 		return 0, err
 	}
-	for _, b := range [...][]byte{tail, file} {
-		if i := floorPosition(b, pos); i >= 0 {
-			_, p := offsetAt(b, i)
-			return p, nil
-		}
-	}
-	return 0, nil
-}
-
-func (l *Log) prepend(p *producers.State, s *segment, lower, upper, off int64) error {
-	h, err := l.store.files.acquire(s)
-	if err != nil {
-		return err
-	}
 	defer h.release()
+	lower, err = s.verified(appender, h.f, func() (hint, error) { return s.startBefore(appender, max(0, upper-chunk)+1) })
+	if err != nil {
+		return 0, err
+	}
+	if lower >= upper {
+		lower = 0 // the chunk was the rest of the segment
+	}
 	sc := newScanner(h.f, lower, upper)
 	defer sc.done()
 	var batches []producers.Batch
@@ -308,7 +296,7 @@ func (l *Log) prepend(p *producers.State, s *segment, lower, upper, off int64) e
 			break
 		}
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if e.last >= off || e.last < start || e.magic < record.MagicV2 || !e.header.HasProducerID() || e.header.Control() {
 			continue
@@ -321,5 +309,5 @@ func (l *Log) prepend(p *producers.State, s *segment, lower, upper, off int64) e
 	for i := range slices.Backward(batches) {
 		p.Prepend(&batches[i])
 	}
-	return nil
+	return lower, nil
 }

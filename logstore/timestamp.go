@@ -90,7 +90,7 @@ func (l *Log) scanSegment(s *segment, off int64, f func(*scanner, *entry) (bool,
 		return l.missingOr(s, err)
 	}
 	defer h.release()
-	pos, _, err := s.startFor(reader, off)
+	pos, err := s.verified(reader, h.f, func() (hint, error) { return s.startFor(reader, off) })
 	if err != nil {
 		return l.readError(err)
 	}

@@ -111,17 +111,14 @@ func (l *Log) cutPosition(s *segment, off int64) (pos, end int64, err error) {
 
 // endBefore is the offset after the last batch below a position.
 func (s *segment) endBefore(f io.ReaderAt, pos int64) (int64, error) {
-	file, tail, err := s.index(appender, kindOffset)
+	from, err := s.verified(appender, f, func() (hint, error) { return s.startBefore(appender, pos) })
 	if err != nil {
 		return 0, err
 	}
-	from := int64(0)
-	for _, b := range [...][]byte{file, tail} {
-		if i := floorPosition(b, pos-1); i >= 0 {
-			_, from = offsetAt(b, i)
-		}
-	}
 	e, err := lastFrom(f, from, pos)
+	if errors.Is(err, errTail) && from > 0 {
+		e, err = lastFrom(f, 0, pos)
+	}
 	if err != nil || e.size == 0 {
 		return s.base, err
 	}
@@ -234,7 +231,7 @@ func (l *Log) recountTimes(s *segment, h *handle) error {
 		}
 	}
 	maxTs, maxOff := lastTs, lastOff
-	pos, _, err := s.startFor(appender, lastOff)
+	pos, err := s.verified(appender, h.f, func() (hint, error) { return s.startFor(appender, lastOff) })
 	if err != nil {
 		return err
 	}
