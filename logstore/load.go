@@ -247,7 +247,7 @@ func (l *Log) openSegments(ls listing, start int64) error {
 
 func (l *Log) openSegment(f found) (*segment, error) {
 	s := blankSegment(l, f.base, l.config())
-	s.flags = 0
+	s.flags.Store(0)
 	s.nOffset, s.nTime = unknown, unknown
 	info, err := l.store.fs.Stat(s.path(extLog))
 	if err != nil {
@@ -258,10 +258,10 @@ func (l *Log) openSegment(f found) (*segment, error) {
 		return nil, fmt.Errorf("%s: %d bytes are more than a segment can have", s.path(extLog), s.size)
 	}
 	if f.index && f.timeIdx {
-		s.flags |= flagIndexFile
+		s.set(flagIndexFile)
 	}
 	if f.txn {
-		s.flags |= flagTxnFile
+		s.set(flagTxnFile)
 	}
 	return s, nil
 }

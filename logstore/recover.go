@@ -88,7 +88,7 @@ func (l *Log) recoverSegment(s *segment, r *replay) (cut int64, err error) {
 	if s.size == 0 && !s.has(flagTxnFile) {
 		// Nothing to verify: many partitions never had a record.
 		r.state.SetEnd(cluster.Offset(s.base))
-		s.flags |= flagUntrimmed
+		s.set(flagUntrimmed)
 		return 0, l.loadTimes(s)
 	}
 	h, err := l.store.files.acquire(s)
@@ -127,9 +127,9 @@ func (l *Log) recoverSegment(s *segment, r *replay) (cut int64, err error) {
 	l.store.countScan(s.size, cut)
 	l.size -= cut
 	s.size = valid
-	s.flags &^= flagTxnFile
+	s.clear(flagTxnFile)
 	if txns.count > 0 {
-		s.flags |= flagTxnFile
+		s.set(flagTxnFile)
 		s.txns = &txnBox{idx: txns}
 	}
 	b.close()
@@ -161,7 +161,7 @@ func (l *Log) scanValid(s *segment, sc *scanner, b *indexBuilder, r *replay) (va
 		}
 		if valid == 0 {
 			s.rollTs = e.maxTs
-			s.flags |= flagRoll
+			s.set(flagRoll)
 		}
 		l.sawEpoch(e)
 		b.add(e)

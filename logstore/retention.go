@@ -132,7 +132,7 @@ func (l *Log) deleteOldest(n int) error {
 	l.segs = slices.Clone(l.segs[n:])
 	for _, s := range gone {
 		l.size -= s.size
-		s.flags |= flagGone
+		s.set(flagGone)
 	}
 	l.state.Unlock()
 	for _, s := range gone {

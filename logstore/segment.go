@@ -49,7 +49,7 @@ type segment struct {
 	tail           *indexTail
 	offsets, times *image
 
-	flags segFlags
+	flags atomic.Uint32 // segFlags; read without a lock by syncs
 	txns  *txnBox
 }
 
@@ -81,7 +81,9 @@ func (s *segment) path(ext string) string {
 	return filepath.Join(s.log.path(), fileName(s.base, ext))
 }
 
-func (s *segment) has(f segFlags) bool { return s.flags&f != 0 }
+func (s *segment) has(f segFlags) bool { return s.flags.Load()&uint32(f) != 0 }
+func (s *segment) set(f segFlags)      { s.flags.Or(uint32(f)) }
+func (s *segment) clear(f segFlags)    { s.flags.And(^uint32(f)) }
 
 // newSegment makes an empty segment and its files.
 func newSegment(l *Log, base int64, cfg *config.Log) (*segment, error) {
@@ -91,11 +93,12 @@ func newSegment(l *Log, base int64, cfg *config.Log) (*segment, error) {
 
 // blankSegment is an empty segment without files yet.
 func blankSegment(l *Log, base int64, cfg *config.Log) *segment {
-	return &segment{
+	s := &segment{
 		log: l, base: base, created: l.store.nowMs(), jitter: rollJitter(cfg),
 		maxTs: record.NoTimestamp, maxTsOff: base, rollTs: record.NoTimestamp, lastTs: record.NoTimestamp,
-		flags: flagTimes | flagWritable | flagIndexFile,
 	}
+	s.set(flagTimes | flagWritable | flagIndexFile)
+	return s
 }
 
 // createFiles makes the files, empty whatever lay there before. The log comes
@@ -195,7 +198,7 @@ func (s *segment) appendedLocked(cfg *config.Log, n, last, maxTs int64) {
 	pos := s.size
 	if pos == 0 {
 		s.rollTs = maxTs
-		s.flags |= flagRoll
+		s.set(flagRoll)
 	}
 	if maxTs > s.maxTs {
 		s.maxTs, s.maxTsOff = maxTs, last
@@ -337,7 +340,8 @@ func (s *segment) seal() error {
 	defer l.state.Unlock()
 	s.movedLocked(t, len(t.offsets), len(t.times))
 	s.tail = nil
-	s.flags = s.flags&^(flagWritable|flagUntrimmed) | flagIndexFile
+	s.clear(flagWritable | flagUntrimmed)
+	s.set(flagIndexFile)
 	return nil
 }
 
@@ -387,7 +391,7 @@ func ignoreGone(s *segment, err error) error {
 func (s *segment) renameGone() error {
 	l := s.log
 	l.state.Lock()
-	s.flags |= flagGone
+	s.set(flagGone)
 	img := [...]*image{s.offsets, s.times}
 	s.offsets, s.times, s.tail = nil, nil, nil
 	l.state.Unlock()

@@ -148,13 +148,13 @@ func (l *Log) cutState(s *segment, keep int, pos, end int64, keptOffsets, keptTi
 	l.gen.Add(1)
 	for _, g := range l.segs[keep+1:] {
 		l.size -= g.size
-		g.flags |= flagGone
+		g.set(flagGone)
 	}
 	l.segs = slices.Clone(l.segs[:keep+1])
 	l.size -= s.size - pos
 	s.size = pos
 	s.cutIndexLocked(keptOffsets, keptTimes)
-	s.flags |= flagUntrimmed
+	s.set(flagUntrimmed)
 	l.recent = nil
 	l.leo.Store(end)
 	l.logStart.Store(min(l.logStart.Load(), end))
@@ -254,7 +254,7 @@ func (l *Log) recountTimes(s *segment, h *handle) error {
 	s.lastTs, s.maxTs, s.maxTsOff = lastTs, maxTs, maxOff
 	if s.size == 0 {
 		s.created = l.store.nowMs()
-		s.flags &^= flagRoll
+		s.clear(flagRoll)
 		s.rollTs = record.NoTimestamp
 	}
 	return nil
@@ -393,7 +393,7 @@ func (l *Log) startOver(off int64) (lowered bool, err error) {
 	lowered = off < l.recoveryPoint
 	l.gen.Add(1)
 	for _, g := range gone {
-		g.flags |= flagGone
+		g.set(flagGone)
 	}
 	l.segs, l.size, l.recent = []*segment{s}, 0, nil
 	l.leo.Store(off)

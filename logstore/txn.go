@@ -25,7 +25,7 @@ func (s *segment) txnBoxOf(create bool) *txnBox {
 	defer l.state.Unlock()
 	if s.txns == nil && (create || s.has(flagTxnFile)) {
 		s.txns = &txnBox{}
-		s.flags |= flagTxnFile
+		s.set(flagTxnFile)
 	}
 	return s.txns
 }

@@ -27,7 +27,7 @@ func (l *Log) makeWritable(s *segment) error {
 		return l.ioError("index resize", err)
 	}
 	l.state.Lock()
-	s.flags |= flagWritable | flagIndexFile
+	s.set(flagWritable | flagIndexFile)
 	l.state.Unlock()
 	return nil
 }
@@ -70,7 +70,7 @@ func (l *Log) loadTimes(s *segment) error {
 		l.state.Lock()
 		s.nOffset, s.nTime, s.tail, s.lastTs = 0, 0, nil, record.NoTimestamp
 		s.maxTs, s.maxTsOff = record.NoTimestamp, s.base
-		s.flags |= flagTimes
+		s.set(flagTimes)
 		l.state.Unlock()
 		return nil
 	}
@@ -95,7 +95,7 @@ func (l *Log) loadTimes(s *segment) error {
 		return errBadIndex // a file of zeros looks like this, and would make retention delete the segment
 	}
 	s.lastTs, s.maxTs, s.maxTsOff = ts, ts, s.base+rel
-	s.flags |= flagTimes
+	s.set(flagTimes)
 	return nil
 }
 
@@ -117,7 +117,7 @@ func (l *Log) loadRollTime(s *segment) error {
 	}
 	l.state.Lock()
 	s.rollTs = e.maxTs
-	s.flags |= flagRoll
+	s.set(flagRoll)
 	l.state.Unlock()
 	return nil
 }
@@ -168,7 +168,7 @@ func (l *Log) installIndexes(s *segment, b *indexBuilder) error {
 	s.offsets, s.times, s.tail = nil, nil, nil
 	s.nOffset, s.nTime = int32(len(b.offsets)/offsetEntry), int32(len(b.times)/timeEntry)
 	s.lastTs, s.maxTs, s.maxTsOff = b.lastTs, b.maxTs, b.maxTsOff
-	s.flags |= flagTimes | flagIndexFile
+	s.set(flagTimes | flagIndexFile)
 	l.state.Unlock()
 	for _, i := range img {
 		l.store.images.remove(i)
@@ -181,7 +181,7 @@ func (l *Log) installIndexes(s *segment, b *indexBuilder) error {
 	}
 	if active {
 		l.state.Lock()
-		s.flags &^= flagWritable // the files are short now
+		s.clear(flagWritable) // the files are short now
 		l.state.Unlock()
 		return nil
 	}
