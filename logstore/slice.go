@@ -108,6 +108,9 @@ func (s *Slice) Bytes() ([]byte, error) {
 		n, err := s.h.f.ReadAt((*buf)[:s.n], s.pos)
 		if n < s.n {
 			s.dropBuffer()
+			if stale := s.check(); stale != nil {
+				return nil, stale // the file ends early because it was cut
+			}
 			if err == nil {
 				err = io.ErrUnexpectedEOF
 			}
