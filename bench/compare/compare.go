@@ -236,29 +236,36 @@ func (c *comparison) warmUp(ctx context.Context, r *row, s *subject) (int64, err
 			return 0, err
 		}
 	}
-	load := r.warmUp
-	switch {
-	case s.name == Kafka:
-	case r.stays: // every partition was written to once
-		load = append(r.load[:len(r.load):len(r.load)], "--for", c.seconds(1.5))
-	default:
+	if r.stays { // a partition's first write costs what no later one does
+		once := append(r.load[:len(r.load):len(r.load)], "--warm", "0s", "--for", "3m", "--bytes", fmt.Sprint(int(r.partitions)*onceBytes))
+		res, err := c.load(ctx, append(c.at(s, "bench", r.partitions), once...)...)
+		if err != nil {
+			return 0, err
+		}
+		inTopic = res.Total.Records
+	}
+	if s.name != Kafka {
 		return inTopic, nil
 	}
 	topic := "bench"
 	if !r.stays && r.fill == nil {
 		topic = "warm-up"
 	}
-	res, err := c.load(ctx, append(c.at(s, topic, r.partitions), load...)...)
+	res, err := c.load(ctx, append(c.at(s, topic, r.partitions), r.warmUp...)...)
 	if err != nil {
 		return 0, err
 	}
 	if r.stays {
-		inTopic = res.Total.Records
+		inTopic += res.Total.Records
 	} else if topic != "bench" {
 		err = s.drop(ctx, topic)
 	}
 	return inTopic, err
 }
+
+// onceBytes is more than one record of 1 KiB takes, and less than two: sent to
+// each partition, it reaches all of them.
+const onceBytes = 1300
 
 // at are the flags that every load needs. They go in front: cobra takes flags
 // of a subcommand from anywhere.
