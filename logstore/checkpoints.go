@@ -43,7 +43,9 @@ func (s *Store) logsOf(d *logDir) []*Log {
 // unless a truncation, which calls this itself, lowers them.
 func (s *Store) checkpointRecoveryPoints(d *logDir) error {
 	return s.checkpoint(d, recoveryPointCheckpoint, func(l *Log) (cluster.Offset, bool) {
-		return l.RecoveryPoint(), true
+		l.state.Lock()
+		defer l.state.Unlock()
+		return cluster.Offset(l.safePointLocked()), len(l.segs) > 0
 	})
 }
 

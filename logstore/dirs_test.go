@@ -305,7 +305,7 @@ func TestCheckpoints(t *testing.T) {
 	}
 	r.clock.Advance(2 * time.Minute)
 	for name, want := range map[string]string{
-		recoveryPointCheckpoint: "0\n2\nalpha 0 20\nbeta 3 0\n",
+		recoveryPointCheckpoint: "0\n2\nalpha 0 19\nbeta 3 0\n",
 		logStartCheckpoint:      "0\n1\nalpha 0 7\n",
 		highWatermarkCheckpoint: "0\n1\nalpha 0 17\n",
 	} {
@@ -318,7 +318,7 @@ func TestCheckpoints(t *testing.T) {
 	if got := r.s.LoadHighWatermarks(); got[tpA] != 17 || len(got) != 1 {
 		t.Errorf("high watermarks %v", got)
 	}
-	if l := r.log(tpA); l.LogStart() != 7 || l.RecoveryPoint() != 20 {
+	if l := r.log(tpA); l.LogStart() != 7 || l.RecoveryPoint() != 19 {
 		t.Errorf("start %d, recovery point %d", l.LogStart(), l.RecoveryPoint())
 	}
 	// Nobody has told of beta's; alpha's stays as it was.

@@ -22,7 +22,7 @@ func (l *Log) flushTo(upTo int64) error {
 	l.flushing.Lock()
 	defer l.flushing.Unlock()
 	w, err := l.flushWork(upTo)
-	if err != nil || w.empty() {
+	if err != nil || !w.due {
 		return err
 	}
 	if err := w.do(); err != nil {
@@ -31,6 +31,7 @@ func (l *Log) flushTo(upTo int64) error {
 	}
 	l.state.Lock()
 	defer l.state.Unlock()
+	l.syncingFrom = -1
 	if l.gen.Load() == w.gen && w.upTo > l.recoveryPoint {
 		l.recoveryPoint = w.upTo
 	}
@@ -42,6 +43,7 @@ type flushWork struct {
 	l       *Log
 	gen     uint64
 	upTo    int64
+	due     bool // there is something to sync
 	sealed  []*segment
 	active  *segment
 	pending unsynced
@@ -50,8 +52,6 @@ type flushWork struct {
 func (u *unsynced) empty() bool {
 	return !u.epochs && !u.dir && !u.root && len(u.snapshots) == 0 && len(u.sealed) == 0
 }
-
-func (w *flushWork) empty() bool { return len(w.sealed) == 0 && w.active == nil && w.pending.empty() }
 
 func (l *Log) flushWork(upTo int64) (*flushWork, error) {
 	l.append.Lock()
@@ -72,7 +72,9 @@ func (l *Log) flushWork(upTo int64) (*flushWork, error) {
 	if w.upTo > l.active().base {
 		w.upTo = l.leo.Load() // the same fsync covers what was written since
 	}
+	w.due = true
 	w.pending, l.unsynced = l.unsynced, unsynced{}
+	l.syncingFrom, l.sealedFrom = l.sealedFrom, -1
 	w.sealed = w.pending.sealed
 	for i := floorSegment(l.segs, l.recoveryPoint); i < len(l.segs) && w.upTo > l.recoveryPoint; i++ {
 		s := l.segs[i]

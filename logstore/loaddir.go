@@ -206,7 +206,7 @@ func (s *Store) loadLog(d *logDir, name string, tp cluster.TopicPartition, point
 
 // newLog is a log without segments.
 func (s *Store) newLog(d *logDir, tp cluster.TopicPartition, name string) *Log {
-	l := &Log{store: s, dir: d, tp: tp}
+	l := &Log{store: s, dir: d, tp: tp, sealedFrom: -1, syncingFrom: -1}
 	if name != tp.String() {
 		l.name.Store(&name)
 	}
@@ -220,7 +220,7 @@ func (l *Log) finishLoad(ld *loading) error {
 	if start := l.logStart.Load(); l.leo.Load() < start {
 		// Segment files were lost. What is left lies below the log's start.
 		l.store.log.Warn().Stringer("partition", l.tp).Int64("end", l.leo.Load()).Int64("start", start).Msg("log ends below its start; it is emptied")
-		if _, err := l.startOver(start); err != nil {
+		if err := l.startOver(start); err != nil {
 			return err
 		}
 		ld.recovered, ld.lastKnown = false, false
@@ -239,7 +239,7 @@ func (l *Log) finishLoad(ld *loading) error {
 		l.unsynced.dir, l.unsynced.root, l.unsynced.epochs = true, true, true
 		l.unsynced.sealed = append(l.unsynced.sealed, l.active())
 	}
-	if ld.point > l.recoveryPoint {
+	if ld.recovered && ld.point > l.safePointLocked() {
 		l.dir.lowered.Store(true)
 	}
 	if err := l.settleProducers(ld, leo); err != nil {

@@ -42,7 +42,9 @@ type Log struct {
 	size          int64      // sum of the segments' sizes
 	hw            int64      // as last told; what lies above is not deleted
 	hwTold        bool       // since the start
-	recoveryPoint int64      // all below is durable
+	recoveryPoint int64      // all batches below are durable; see safePointLocked
+	sealedFrom    int64      // base of the oldest segment that was sealed and not synced since; -1 none
+	syncingFrom   int64      // the same, while a flush is under way
 	closing       bool       // nothing is appended any more
 	closed        bool       // and nothing is read
 	topicID       cluster.TopicID
@@ -127,6 +129,24 @@ func (l *Log) RecoveryPoint() cluster.Offset {
 	l.state.Lock()
 	defer l.state.Unlock()
 	return cluster.Offset(l.recoveryPoint)
+}
+
+// safePointLocked is the recovery point as the next start may be told of it. It
+// lies within or below every segment whose indexes are not durable, because a
+// recovery rebuilds those of the segment that holds it and of later ones only:
+// so it is below LEO while there is something in the active segment, which may
+// be sealed at LEO at any time.
+func (l *Log) safePointLocked() int64 {
+	p := l.recoveryPoint
+	if a := l.active(); p >= l.leo.Load() && p > a.base && !l.closing {
+		p = l.leo.Load() - 1
+	}
+	for _, from := range [...]int64{l.sealedFrom, l.syncingFrom} {
+		if from >= 0 {
+			p = min(p, from)
+		}
+	}
+	return p
 }
 
 // Config is the effective configuration. It must not be changed.

@@ -30,7 +30,7 @@ func (l *Log) recoverFrom(point int64) error {
 		if err != nil {
 			return err
 		}
-		if cut > 0 {
+		if cut > 0 || l.holeAfter(i, int64(state.End())) {
 			if err := l.deleteFrom(i + 1); err != nil {
 				return err
 			}
@@ -44,6 +44,19 @@ func (l *Log) recoverFrom(point int64) error {
 	}
 	l.countRecovery()
 	return l.dropSnapshots(func(off int64) bool { return l.outOfRange(off, l.leo.Load()) })
+}
+
+// holeAfter tells that a segment which was not flushed ends before the next one
+// begins. A power loss may take the end of a segment exactly at a batch, and
+// leave what came after it: a replica that went on behind such a hole would
+// never fetch the batches that it lacks. Where compaction takes batches a gap is
+// nothing unusual, and is kept.
+func (l *Log) holeAfter(i int, end int64) bool {
+	if i+1 == len(l.segs) || l.segs[i+1].base == end || l.config().Compact {
+		return false
+	}
+	l.store.log.Warn().Str("segment", l.segs[i].path(extLog)).Int64("end", end).Int64("next", l.segs[i+1].base).Msg("the end of the segment is lost")
+	return true
 }
 
 func (l *Log) countRecovery() {

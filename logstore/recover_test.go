@@ -490,3 +490,85 @@ func TestWindowSurvivesCleanStop(t *testing.T) {
 	}
 	r.close()
 }
+
+// TestHoleBetweenSegments: a power loss took the last batch of a segment whole,
+// but not the segment after it.
+func TestHoleBetweenSegments(t *testing.T) {
+	for _, compact := range []bool{false, true} {
+		mem := vfs.NewMem()
+		cfg := testConfig()
+		cfg.SegmentBytes, cfg.Compact = 1000, compact
+		r := newRig(t, mem, cfg).open()
+		l := r.create(tpA)
+		for range 6 {
+			mustAppend(t, l, batchOf(1, 400, testStartMs), 0)
+		}
+		size := record.Batch(readAll(t, l, 0)).Length()
+		r.crash()
+		name := "/data/alpha-0/" + fileName(2, extLog)
+		data, err := vfs.ReadFile(mem, name, 1<<20)
+		if err != nil || len(data) != 2*size {
+			t.Fatalf("%d bytes %v", len(data), err)
+		}
+		writeWhole(t, mem, name, data[:size])
+		r.open()
+		want := cluster.Offset(3)
+		if compact {
+			want = 6
+		}
+		if l := r.log(tpA); l.LEO() != want {
+			t.Errorf("compact %v: log ends at %d, want %d", compact, l.LEO(), want)
+		}
+		r.close()
+		if !compact {
+			checkDir(t, mem)
+		}
+	}
+}
+
+// TestRollAtTheRecoveryPoint: everything was flushed, and then the segment was
+// sealed right there. Its last index entries are not on disk yet; the checkpoint
+// must not vouch for them.
+func TestRollAtTheRecoveryPoint(t *testing.T) {
+	mem := vfs.NewMem()
+	cfg := testConfig()
+	cfg.IndexIntervalBytes = 100
+	r := newRig(t, mem, cfg).open()
+	l := r.create(tpA)
+	for i := range 20 {
+		mustAppend(t, l, batchOf(1, 100, testStartMs+int64(i)), 0)
+	}
+	step := func(what string) {
+		t.Helper()
+		if err := r.s.CheckpointAll(); err != nil {
+			t.Fatal(err)
+		}
+		points, err := readOffsetCheckpoint(mem, "/data", recoveryPointCheckpoint)
+		if err != nil || points[tpA] >= 20 {
+			t.Errorf("%s: the checkpoint says %d %v", what, points[tpA], err)
+		}
+		lost := mem.CrashClone(vfs.Crash{})
+		again := newRig(t, lost, cfg).open()
+		checkAnswers(t, again, readAll(t, again.log(tpA), 0))
+		if leo := again.log(tpA).LEO(); leo != 21 {
+			t.Errorf("%s: log ends at %d after a power loss", what, leo)
+		}
+		again.close()
+	}
+	if err := l.Flush(l.LEO()); err != nil || l.RecoveryPoint() != 20 {
+		t.Fatalf("recovery point %d: %v", l.RecoveryPoint(), err)
+	}
+	step("flushed")
+	if err := forceRoll(l); err != nil {
+		t.Fatal(err)
+	}
+	step("rolled")
+	r.clock.Advance(0) // the sealed segment is synced
+	if err := r.s.CheckpointAll(); err != nil {
+		t.Fatal(err)
+	}
+	if points, _ := readOffsetCheckpoint(mem, "/data", recoveryPointCheckpoint); points[tpA] != 20 {
+		t.Errorf("synced: the checkpoint says %d", points[tpA])
+	}
+	r.close()
+}

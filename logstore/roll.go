@@ -34,6 +34,9 @@ func (l *Log) roll(expected int64) error {
 	l.unsynced.sealed = append(l.unsynced.sealed, old)
 	l.unsynced.dir = true
 	l.state.Lock()
+	if l.sealedFrom < 0 {
+		l.sealedFrom = old.base
+	}
 	l.segs = append(slices.Clone(l.segs), s)
 	l.state.Unlock()
 	l.store.sched.after(0, func() { l.flushInBackground(cluster.Offset(base)) })

@@ -24,12 +24,12 @@ func (l *Log) TruncateTo(off cluster.Offset) error {
 		return l.wrap(fmt.Errorf("%w: truncation to %d", ErrOffsetOutOfRange, off))
 	}
 	start, gen := l.LogStart(), l.gen.Load()
-	lowered, err := l.truncateTo(int64(off))
+	err := l.truncateTo(int64(off))
 	if err != nil || l.gen.Load() == gen {
 		return l.wrap(err)
 	}
 	err = l.flushTo(l.leo.Load())
-	if err == nil && lowered {
+	if err == nil {
 		// Unflushed data may follow below the old recovery point: it must not
 		// be trusted after a crash.
 		err = l.store.checkpointRecoveryPoints(l.dir)
@@ -40,17 +40,16 @@ func (l *Log) TruncateTo(off cluster.Offset) error {
 	return l.wrap(err)
 }
 
-// truncateTo reports whether it lowered the recovery point.
-func (l *Log) truncateTo(off int64) (lowered bool, err error) {
+func (l *Log) truncateTo(off int64) error {
 	l.flushing.Lock()
 	defer l.flushing.Unlock()
 	l.append.Lock()
 	defer l.append.Unlock()
 	if err := l.usable(); err != nil {
-		return false, err
+		return err
 	}
 	if off >= l.leo.Load() {
-		return false, l.trimEpochs(l.leo.Load())
+		return l.trimEpochs(l.leo.Load())
 	}
 	start := l.logStart.Load()
 	if off <= start {
@@ -61,26 +60,25 @@ func (l *Log) truncateTo(off int64) (lowered bool, err error) {
 	// Its index files grow to their full size with the next append only: by
 	// then the recovery point says that they are not to be relied on.
 	if err := l.makeKnown(s); err != nil {
-		return false, err
+		return err
 	}
 	pos, end, err := l.cutPosition(s, off)
 	if err != nil {
-		return false, err
+		return err
 	}
 	if end <= start {
 		return l.startOver(start)
 	}
-	oldPoint := l.recoveryPoint
 	gone := slices.Clone(l.segs[keep+1:])
 	keptOffsets, keptTimes, err := l.keptEntries(s, end)
 	if err != nil {
-		return false, err
+		return err
 	}
 	l.cutState(s, keep, pos, end, keptOffsets, keptTimes)
 	if err := l.cutFiles(s, gone, pos, end); err != nil {
-		return false, l.ioError("truncate", err)
+		return l.ioError("truncate", err)
 	}
-	return l.recoveryPoint < oldPoint, l.rebuildProducers(end)
+	return l.rebuildProducers(end)
 }
 
 // cutPosition is where the batch that holds off begins, and the offset at which
@@ -378,19 +376,17 @@ func (l *Log) startOverLocking(off int64) error {
 	if err := l.usable(); err != nil {
 		return err
 	}
-	_, err := l.startOver(off)
-	return err
+	return l.startOver(off)
 }
 
 // startOver puts an empty segment at off in the place of all others. It is
 // visible before its files exist, which nobody opens while it is empty. The
 // caller holds flushing and append.
-func (l *Log) startOver(off int64) (lowered bool, err error) {
+func (l *Log) startOver(off int64) error {
 	cfg := l.config()
 	s := blankSegment(l, off, cfg)
 	l.state.Lock()
 	gone := l.segs
-	lowered = off < l.recoveryPoint
 	l.gen.Add(1)
 	for _, g := range gone {
 		g.set(flagGone)
@@ -399,23 +395,24 @@ func (l *Log) startOver(off int64) (lowered bool, err error) {
 	l.leo.Store(off)
 	l.logStart.Store(off)
 	l.recoveryPoint, l.hw = off, off
+	l.sealedFrom, l.syncingFrom = -1, -1
 	l.producers.Reset(cluster.Offset(off))
 	l.state.Unlock()
 	for _, g := range slices.Backward(gone) {
 		if err := g.renameGone(); err != nil {
-			return false, l.ioError("truncate", err)
+			return l.ioError("truncate", err)
 		}
 	}
 	l.store.removeLater(l, gone)
 	if err := s.createFiles(cfg); err != nil {
-		return false, l.ioError("truncate", err)
+		return l.ioError("truncate", err)
 	}
 	l.unsynced.dir, l.unsynced.sealed, l.unsynced.snapshots = true, nil, nil
 	l.lastSnap = off
 	if err := l.dropSnapshots(func(int64) bool { return true }); err != nil {
-		return false, l.ioError("truncate", err)
+		return l.ioError("truncate", err)
 	}
-	return lowered, l.clearEpochs()
+	return l.clearEpochs()
 }
 
 // DeleteRecordsBefore moves the log's start to off, which may not lie above the
