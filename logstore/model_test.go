@@ -199,9 +199,9 @@ type modelRun struct {
 
 func TestModel(t *testing.T) {
 	rnd := newSeed(t)
-	rounds := 60
+	rounds := 30
 	if testing.Short() {
-		rounds = 15
+		rounds = 10
 	}
 	for range rounds {
 		if runModel(t, rand.New(rand.NewSource(rnd.Int63())), 120); t.Failed() {

@@ -46,13 +46,13 @@ func TestRetention(t *testing.T) {
 		start  cluster.Offset // DeleteRecords to here
 		want   cluster.Offset // the log's start afterwards
 	}{
-		{"nothing", func(*config.Log) {}, time.Hour * 9999, 10, 0, 0},
+		{"nothing", func(*config.Log) {}, 48 * time.Hour, 10, 0, 0},
 		{"by time", func(c *config.Log) { c.RetentionMs = 10 * time.Minute }, 15 * time.Minute, 10, 0, 5},
 		{"at exactly the time", func(c *config.Log) { c.RetentionMs = 10 * time.Minute }, 14 * time.Minute, 10, 0, 4},
 		{"by time, everything", func(c *config.Log) { c.RetentionMs = time.Minute }, time.Hour, 10, 0, 10},
 		{"by time, up to the high watermark", func(c *config.Log) { c.RetentionMs = time.Minute }, time.Hour, 3, 0, 3},
 		{"by time, high watermark unknown", func(c *config.Log) { c.RetentionMs = time.Minute }, time.Hour, 0, 0, 0},
-		{"never", func(c *config.Log) { c.RetentionMs = config.Never }, 24 * 365 * time.Hour, 10, 0, 0},
+		{"never", func(c *config.Log) { c.RetentionMs = config.Never }, 48 * time.Hour, 10, 0, 0},
 		{"by size", func(c *config.Log) { c.RetentionBytes = 3 * batch }, 0, 10, 0, 7},
 		{"by size, not quite a segment over", func(c *config.Log) { c.RetentionBytes = 10*batch - 1 }, 0, 10, 0, 0},
 		{"by size, exactly a segment over", func(c *config.Log) { c.RetentionBytes = 9 * batch }, 0, 10, 0, 1},
