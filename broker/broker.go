@@ -60,6 +60,8 @@ type Broker struct {
 	metrics  *metric.Registry
 	keeper   *registration
 
+	replication *replication
+
 	clusterID     string
 	newStore      bool         // the embedded store was made by this start
 	featuresEpoch atomic.Int64 // version of /feature, -1 without one
@@ -205,9 +207,12 @@ func (b *Broker) openLogs(context.Context) error {
 			Msg("log.dirs hold partitions, but the metadata store is new and knows none of them: they are not served. " +
 				"Was kbroker.meta removed, or should zookeeper.connect be set?")
 	}
-	host := replica.NewHost(replica.Options{Self: b.id, Store: logs, TopicConfig: b.configs.Topic, Logger: b.o.Logger})
+	b.replication = b.newReplication()
+	host := replica.NewHost(replica.Options{Self: b.id, Store: logs, TopicConfig: b.configs.Topic, MaxLag: c.ReplicaLagTimeMax,
+		Fetching: b.replication.fetchers, Proposals: b.replication.isr, Clock: b.o.Clock, Logger: b.o.Logger})
 	logs.SetHighWatermarkSource(host.HighWatermarks)
 	b.host.Store(host)
+	b.replication.start(b, host)
 	return nil
 }
 
@@ -221,7 +226,7 @@ func (b *Broker) listen(context.Context) error {
 		Configs: b.configs, Replicas: b.host.Load(), Logs: b.logs, Metadata: b.cache,
 		Sessions: b.sessions,
 		Waits:    b.waits, Topics: topics.New(topics.Options{Store: b.store, Config: b.configs.Broker, Nodes: b.nodes}),
-		ProducerIDs: producerids.New(b.producerIDBlock),
+		ProducerIDs: producerids.New(b.allocateProducerIDs),
 		Controller:  b.controller, FeaturesEpoch: b.featuresEpoch.Load,
 		Metrics: b.metrics, Clock: b.o.Clock, Logger: b.o.Logger,
 	})
@@ -232,15 +237,6 @@ func (b *Broker) listen(context.Context) error {
 	b.server = s
 	b.advertise = advertised(c, s.Addr)
 	return nil
-}
-
-// producerIDBlock asks the controller for producer ids.
-func (b *Broker) producerIDBlock(ctx context.Context) (int64, int32, error) {
-	l := b.loop.Load()
-	if l == nil {
-		return 0, 0, loop.ErrNotController
-	}
-	return l.AllocateProducerIDs(ctx, b.id, cluster.BrokerEpoch(b.epoch.Load()))
 }
 
 // nodes are the live brokers as placements see them.
@@ -271,7 +267,8 @@ func (b *Broker) contend(context.Context) error {
 		Client:          client.Options{ClientID: strconv.Itoa(int(b.id)), RequestTimeout: c.ControllerSocketTimeout, Clock: b.o.Clock},
 		UncleanElection: func() bool { return b.configs.Broker().TopicDefaults().UncleanElection },
 		DeletionOff:     !c.DeleteTopicEnable,
-		Ineligible:      !c.ControllerEligible, Clock: b.o.Clock, Logger: b.o.Logger,
+		RebalanceEvery:  rebalanceEvery(c), RebalancePercentage: int(c.LeaderRebalancePercentage),
+		Ineligible: !c.ControllerEligible, Clock: b.o.Clock, Logger: b.o.Logger,
 	})
 	if err != nil {
 		return err
@@ -279,6 +276,14 @@ func (b *Broker) contend(context.Context) error {
 	b.loop.Store(l)
 	b.registerGauges()
 	return nil
+}
+
+// rebalanceEvery is how often preferred leaders are restored, 0 for never.
+func rebalanceEvery(c *config.Broker) time.Duration {
+	if !c.LeaderRebalance {
+		return 0
+	}
+	return c.LeaderRebalanceEvery
 }
 
 func (b *Broker) controller() api.Controller {
@@ -341,6 +346,11 @@ const drainTimeout = 10 * time.Second
 
 func (b *Broker) stop() error {
 	var errs []error
+	if b.loop.Load() != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), b.shutdownTimeout())
+		b.controlledShutdown(ctx)
+		cancel()
+	}
 	if l := b.loop.Load(); l != nil {
 		l.Close()
 	}
@@ -359,6 +369,9 @@ func (b *Broker) stop() error {
 	}
 	if b.configs != nil {
 		b.configs.Close()
+	}
+	if b.replication != nil {
+		b.replication.close()
 	}
 	if b.logs != nil {
 		if err := b.logs.Close(); errors.Is(err, logstore.ErrStorage) {

@@ -4,6 +4,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/kbroker/kbroker/broker/api"
@@ -24,7 +25,7 @@ func serverOptions(c *config.Broker, h server.Handler, clk clock.Clock, log zero
 		InterBroker: c.InterBrokerListener, Handler: h, Supports: api.Supports,
 		MaxRequestBytes: c.SocketRequestMaxBytes, MaxConnections: limit(c.MaxConnections), MaxConnectionsPerIP: perAddress(c.MaxConnectionsPerIP),
 		ConnectionRate: limit(c.MaxConnectionCreationRate), QueuedMaxBytes: c.QueuedMaxRequestBytes,
-		SendBufferBytes: max(0, int(c.SocketSendBufferBytes)), ReceiveBufferBytes: max(0, int(c.SocketReceiveBufferBytes)),
+		SendBufferBytes: max(0, int(c.SocketSendBufferBytes)), ReceiveBufferBytes: receiveBuffer(c.SocketReceiveBufferBytes, autotuneMax()),
 		Clock: clk, Logger: log, Metrics: m,
 	}
 	if o.QueuedMaxBytes <= 0 {
@@ -102,4 +103,33 @@ func maxOpenFiles(configured int) int {
 		return 0
 	}
 	return max(64, int(min(lim.Cur/3, 20_000)))
+}
+
+// receiveBuffer is the SO_RCVBUF to set, 0 for none. A fixed buffer ends the
+// kernel's own tuning, so that Kafka's default of 100 KiB would only cap
+// throughput and cost ten reads for each megabyte: what is set acts from the size
+// on that the kernel would not reach by itself.
+func receiveBuffer(configured int32, autotuned int) int {
+	if configured <= 0 || int(configured) <= autotuned {
+		return 0
+	}
+	return int(configured)
+}
+
+// autotuneMax is how far the kernel grows a receive buffer by itself, 0 where
+// that is not known.
+func autotuneMax() int {
+	b, err := os.ReadFile("/proc/sys/net/ipv4/tcp_rmem")
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(b))
+	if len(fields) != 3 {
+		return 0
+	}
+	n, err := strconv.Atoi(fields[2])
+	if err != nil {
+		return 0
+	}
+	return n
 }

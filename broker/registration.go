@@ -54,16 +54,33 @@ func (r *registration) close() {
 	<-r.done
 }
 
-// checkCluster refuses what this broker cannot live in: without replication, a
-// second broker would have partitions on both that are never copied.
+// checkCluster refuses, before it is written, a registration that would harm the
+// cluster. One without the listener on which brokers reach each other makes the
+// controller of 3.9 fail at each change of the brokers: nothing fails over any
+// more. One with another broker's endpoint draws that broker's requests.
 func (b *Broker) checkCluster(ctx context.Context, s zkmeta.Session) error {
 	brokers, err := zkmeta.ReadBrokers(ctx, s, false)
 	if err != nil {
 		return err
 	}
+	listener := b.static.InterBrokerListener
+	own := zkmeta.BrokerRegistration{Endpoints: b.advertise}
+	if _, ok := own.Endpoint(listener); !ok {
+		return fmt.Errorf("advertised.listeners lacks inter.broker.listener.name %s: other brokers could not reach this one", listener)
+	}
 	for _, other := range brokers {
-		if other.ID != b.id {
-			return fmt.Errorf("broker %d is registered in this ZooKeeper and kbroker does not replicate between brokers yet: stop it, or give this broker a chroot of its own in zookeeper.connect", other.ID)
+		if other.ID == b.id || other.Err != nil { // what nobody can read, nobody reaches
+			continue
+		}
+		if _, ok := other.Registration.Endpoint(listener); !ok {
+			return fmt.Errorf("broker %d has no listener named %s, the inter.broker.listener.name of this broker: brokers of one cluster reach each other on a listener of one name", other.ID, listener)
+		}
+		for _, mine := range b.advertise {
+			for _, e := range other.Registration.Endpoints {
+				if e.Host == mine.Host && e.Port == mine.Port {
+					return fmt.Errorf("advertised listener %s is at %s:%d, where broker %d advertises its listener %s: give each broker an endpoint of its own", mine.Listener, mine.Host, mine.Port, other.ID, e.Listener)
+				}
+			}
 		}
 	}
 	return nil

@@ -2,6 +2,7 @@ package config
 
 import (
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/kbroker/kbroker/cluster"
@@ -67,9 +68,24 @@ type Broker struct {
 	MaxOpenFiles                  int32         // kbroker.max.open.files; 0: from the process's limit
 
 	// Replication and the controller.
-	ReplicaLagTimeMax       time.Duration // replica.lag.time.max.ms
-	ControllerSocketTimeout time.Duration // controller.socket.timeout.ms
-	ControllerEligible      bool          // kbroker.controller.eligible
+	ReplicaLagTimeMax            time.Duration // replica.lag.time.max.ms
+	ReplicaFetchers              int32         // num.replica.fetchers
+	ReplicaFetchWaitMax          time.Duration // replica.fetch.wait.max.ms
+	ReplicaFetchMinBytes         int32         // replica.fetch.min.bytes
+	ReplicaFetchMaxBytes         int32         // replica.fetch.max.bytes, of a partition
+	ReplicaFetchResponseMaxBytes int32         // replica.fetch.response.max.bytes
+	ReplicaFetchBackoff          time.Duration // replica.fetch.backoff.ms
+	ReplicaSocketTimeout         time.Duration // replica.socket.timeout.ms
+	ReplicaSelector              string        // replica.selector.class
+	ControlledShutdown           bool          // controlled.shutdown.enable
+	ControlledShutdownRetries    int32         // controlled.shutdown.max.retries
+	ControlledShutdownBackoff    time.Duration // controlled.shutdown.retry.backoff.ms
+	ControllerSocketTimeout      time.Duration // controller.socket.timeout.ms
+	ControllerEligible           bool          // kbroker.controller.eligible
+	ZooKeeperFencing             string        // kbroker.zookeeper.fencing
+	LeaderRebalance              bool          // auto.leader.rebalance.enable
+	LeaderRebalanceEvery         time.Duration // leader.imbalance.check.interval.seconds
+	LeaderRebalancePercentage    int32         // leader.imbalance.per.broker.percentage
 
 	// ZooKeeper; an empty Connect means the embedded store.
 	ZooKeeperConnect           string        // zookeeper.connect
@@ -131,7 +147,22 @@ func (b *Broker) bindings() []binding {
 		{"transaction.max.timeout.ms", &b.TransactionMaxTimeout},
 		{"kbroker.max.open.files", &b.MaxOpenFiles},
 		{"replica.lag.time.max.ms", &b.ReplicaLagTimeMax},
+		{"num.replica.fetchers", &b.ReplicaFetchers},
+		{"replica.fetch.wait.max.ms", &b.ReplicaFetchWaitMax},
+		{"replica.fetch.min.bytes", &b.ReplicaFetchMinBytes},
+		{"replica.fetch.max.bytes", &b.ReplicaFetchMaxBytes},
+		{"replica.fetch.response.max.bytes", &b.ReplicaFetchResponseMaxBytes},
+		{"replica.fetch.backoff.ms", &b.ReplicaFetchBackoff},
+		{"replica.socket.timeout.ms", &b.ReplicaSocketTimeout},
+		{"replica.selector.class", &b.ReplicaSelector},
+		{"controlled.shutdown.enable", &b.ControlledShutdown},
+		{"controlled.shutdown.max.retries", &b.ControlledShutdownRetries},
+		{"controlled.shutdown.retry.backoff.ms", &b.ControlledShutdownBackoff},
 		{"controller.socket.timeout.ms", &b.ControllerSocketTimeout},
+		{"kbroker.zookeeper.fencing", &b.ZooKeeperFencing},
+		{"auto.leader.rebalance.enable", &b.LeaderRebalance},
+		{"leader.imbalance.check.interval.seconds", &b.LeaderRebalanceEvery},
+		{"leader.imbalance.per.broker.percentage", &b.LeaderRebalancePercentage},
 		{"kbroker.controller.eligible", &b.ControllerEligible},
 		{"zookeeper.connect", &b.ZooKeeperConnect},
 		{"zookeeper.session.timeout.ms", &b.ZooKeeperSessionTimeout},
@@ -286,7 +317,9 @@ func (s *settings) fill(f binding) {
 	case *string:
 		*p = v.s
 	case *time.Duration:
-		*p = milliseconds(v.n)
+		if *p = milliseconds(v.n); strings.HasSuffix(f.key, ".seconds") {
+			*p = milliseconds(min(v.n, 1<<63/1000-1) * 1000)
+		}
 	default:
 		panic("config: no way to fill " + f.key)
 	}

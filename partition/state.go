@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/kbroker/kbroker/cluster"
 )
@@ -41,23 +42,20 @@ var (
 	// ErrOffsetNotAvailable is OFFSET_NOT_AVAILABLE: HW is still behind the
 	// start of this leader's epoch, so an offset told now could go back later.
 	ErrOffsetNotAvailable = errors.New("the high watermark is behind the start of the leader's epoch")
+	// ErrNotFollower drops what a follower was sent in a role or an epoch that is
+	// over. It never reaches the wire.
+	ErrNotFollower = errors.New("this replica does not follow in that epoch")
 	// ErrNotEnoughReplicas is NOT_ENOUGH_REPLICAS: fewer in-sync replicas than
 	// an acks=all write needs.
 	ErrNotEnoughReplicas = errors.New("fewer in-sync replicas than min.insync.replicas")
 )
 
-// Remote is what a leader knows of one follower.
-type Remote struct {
-	// LEO is the follower's log end as last told by a fetch in this epoch, -1
-	// until then. LEO <= the leader's LEO.
-	LEO cluster.Offset
-}
-
 // State is the replication state of one replica. The zero value is a replica
 // of no role with an empty log; New starts it from a log on disk.
 //
 // It holds (Check): LogStart <= HW <= LEO; as leader, self in ISR, ISR within
-// Assignment.Replicas, EpochStart <= LEO, each Remote.LEO <= LEO.
+// Assignment.Replicas, EpochStart <= LEO, each Remote.LEO <= LEO, MaximalISR =
+// ISR and the pending one, which differs from ISR by one kind of change only.
 type State struct {
 	self  cluster.BrokerID
 	role  Role
@@ -69,11 +67,16 @@ type State struct {
 	logStart cluster.Offset
 
 	leader     cluster.BrokerID
-	isr        []cluster.BrokerID
+	isr        []cluster.BrokerID // committed
+	pending    []cluster.BrokerID // proposed and not settled, nil for none
+	maximal    []cluster.BrokerID // isr and what pending adds
 	assignment cluster.Assignment
+	live       []cluster.BrokerID // sorted: may be waited for and proposed
 	minISR     int32
+	maxLag     time.Duration
 	epochStart cluster.Offset // as leader: LEO when the epoch began
-	remotes    map[cluster.BrokerID]Remote
+	remotes    []Remote       // as leader: one for each other replica of the assignment
+	clock      Time           // the latest that was told
 }
 
 // New is the state of a replica whose log was just opened: no role yet, HW as
@@ -81,14 +84,19 @@ type State struct {
 func New(self cluster.BrokerID, logStart, checkpointedHW, leo cluster.Offset) State {
 	return State{
 		self: self, epoch: cluster.NoLeaderEpoch, zkVer: cluster.NoZKVersion, leader: cluster.NoBroker,
-		logStart: logStart, leo: leo, hw: min(max(checkpointedHW, logStart), leo), minISR: 1,
+		logStart: logStart, leo: leo, hw: min(max(checkpointedHW, logStart), leo), minISR: 1, maxLag: DefaultMaxLag,
 	}
 }
+
+// DefaultMaxLag is replica.lag.time.max.ms where nothing else is told.
+const DefaultMaxLag = 30 * time.Second
 
 // Effects is what a step moved. From is where HW stood before, To where it
 // stands; both are equal when it did not move.
 type Effects struct {
 	HWFrom, HWTo cluster.Offset
+	// Propose: Pending holds a proposal that has to be carried to the controller.
+	Propose bool
 }
 
 // HWMoved reports whether the step moved HW.
@@ -124,7 +132,7 @@ func (s *State) Assignment() cluster.Assignment { return s.assignment }
 // BecomeLeader starts leadership in l.LeaderEpoch with the log as it stands.
 // The caller has written (epoch, LEO) to the epoch cache. ErrStaleEpoch: the
 // epoch is not newer, as in the repeats that controllers send.
-func (s *State) BecomeLeader(l cluster.LeaderAndISR, a cluster.Assignment) (Effects, error) {
+func (s *State) BecomeLeader(l cluster.LeaderAndISR, a cluster.Assignment, now Time) (Effects, error) {
 	if err := s.acceptsEpoch(l.LeaderEpoch); err != nil {
 		return Effects{}, err
 	}
@@ -133,14 +141,10 @@ func (s *State) BecomeLeader(l cluster.LeaderAndISR, a cluster.Assignment) (Effe
 	}
 	s.epochStart = s.leo
 	s.role, s.epoch, s.zkVer, s.leader = Leader, l.LeaderEpoch, l.ZKVersion, s.self
-	s.isr, s.assignment = slices.Clone(l.ISR), a
-	s.remotes = make(map[cluster.BrokerID]Remote, len(a.Replicas))
-	for _, id := range a.Replicas {
-		if id != s.self {
-			s.remotes[id] = Remote{LEO: -1}
-		}
-	}
-	return s.maybeMoveHW(), nil
+	s.assignment = a
+	s.remotes = newRemotes(s.self, a.Replicas, l.ISR, now)
+	s.setISR(slices.Clone(l.ISR), nil)
+	return s.maybeMoveHW(now), nil
 }
 
 // BecomeFollower ends leadership, if any: another broker, or none, leads in
@@ -150,7 +154,8 @@ func (s *State) BecomeFollower(l cluster.LeaderAndISR, a cluster.Assignment) err
 		return err
 	}
 	s.role, s.epoch, s.zkVer, s.leader = Follower, l.LeaderEpoch, l.ZKVersion, l.Leader
-	s.isr, s.assignment, s.remotes = slices.Clone(l.ISR), a, nil
+	s.assignment, s.remotes = a, nil
+	s.setISR(slices.Clone(l.ISR), nil)
 	return nil
 }
 
@@ -160,23 +165,25 @@ func (s *State) Stopped() {
 		s.role = None
 	}
 	s.remotes = nil
+	s.setISR(s.isr, nil)
 }
 
 // LogDirFailed takes the replica offline.
 func (s *State) LogDirFailed() {
 	s.role, s.remotes = Offline, nil
+	s.setISR(s.isr, nil)
 }
 
 // Appended tells the new log end after a write of this leader.
 func (s *State) Appended(leo cluster.Offset) Effects {
 	s.leo = leo
-	return s.maybeMoveHW()
+	return s.maybeMoveHW(s.clock)
 }
 
 // LogStartMoved tells that records before start are gone (retention,
 // DeleteRecords). HW never lies before the log.
 func (s *State) LogStartMoved(start cluster.Offset) Effects {
-	e := Effects{s.hw, s.hw}
+	e := Effects{HWFrom: s.hw, HWTo: s.hw}
 	s.logStart = max(s.logStart, min(start, s.leo))
 	s.hw = max(s.hw, s.logStart)
 	e.HWTo = s.hw
@@ -186,7 +193,19 @@ func (s *State) LogStartMoved(start cluster.Offset) Effects {
 // MinISRChanged tells the topic's min.insync.replicas.
 func (s *State) MinISRChanged(n int32) Effects {
 	s.minISR = n
-	return s.maybeMoveHW()
+	return s.maybeMoveHW(s.clock)
+}
+
+// MaxLagChanged tells replica.lag.time.max.ms.
+func (s *State) MaxLagChanged(d time.Duration) { s.maxLag = d }
+
+// Tick tells the time. As leader it looks for followers that have fallen
+// behind: those in the ISR are proposed to leave it, those outside it are no
+// longer waited for.
+func (s *State) Tick(now Time) Effects {
+	e := s.maybeMoveHW(now)
+	e.Propose = s.maybeShrink(now)
+	return e
 }
 
 // CheckLeader tells whether a request that carries the leader epoch asked (-1:
@@ -218,8 +237,8 @@ func (s *State) CheckEpoch(asked cluster.LeaderEpoch) error {
 
 // CheckMinISR tells whether an acks=all write may be taken.
 func (s *State) CheckMinISR() error {
-	if int32(len(s.isr)) < s.effectiveMinISR() {
-		return fmt.Errorf("%w: %d in sync, %d needed", ErrNotEnoughReplicas, len(s.isr), s.effectiveMinISR())
+	if int32(len(s.isr)) < s.EffectiveMinISR() {
+		return fmt.Errorf("%w: %d in sync, %d needed", ErrNotEnoughReplicas, len(s.isr), s.EffectiveMinISR())
 	}
 	return nil
 }
@@ -243,24 +262,28 @@ func (s *State) acceptsEpoch(epoch cluster.LeaderEpoch) error {
 	return nil
 }
 
-// effectiveMinISR: a topic of fewer replicas than min.insync.replicas needs
-// them all.
-func (s *State) effectiveMinISR() int32 {
+// EffectiveMinISR is min.insync.replicas; a topic of fewer replicas needs them
+// all.
+func (s *State) EffectiveMinISR() int32 {
 	return min(s.minISR, int32(len(s.assignment.Replicas)))
 }
 
-// maybeMoveHW raises HW to the smallest LEO of the ISR. It never lowers it, and
-// leaves it alone below min.insync.replicas, where an election could choose a
+// maybeMoveHW raises HW to the smallest LEO over the maximal ISR and every
+// eligible follower that was caught up a short while ago: without those a leader
+// alone in its ISR would, under load, always be ahead of a follower that comes
+// back. Who has not acknowledged this epoch holds HW where it is. HW never goes
+// down, and stays below min.insync.replicas, where an election could choose a
 // replica without the records.
-func (s *State) maybeMoveHW() Effects {
-	e := Effects{s.hw, s.hw}
-	if s.role != Leader || int32(len(s.isr)) < s.effectiveMinISR() {
+func (s *State) maybeMoveHW(now Time) Effects {
+	s.clock = max(s.clock, now)
+	e := Effects{HWFrom: s.hw, HWTo: s.hw}
+	if s.role != Leader || int32(len(s.isr)) < s.EffectiveMinISR() {
 		return e
 	}
 	low := s.leo
-	for _, id := range s.isr {
-		if id != s.self {
-			low = min(low, s.remotes[id].LEO)
+	for i := range s.remotes {
+		if r := &s.remotes[i]; r.maximal || r.LEO >= 0 && r.caughtUp(s.clock, s.maxLag) && s.eligible(r.ID) {
+			low = min(low, r.LEO)
 		}
 	}
 	s.hw = max(s.hw, low)
@@ -280,14 +303,21 @@ func (s *State) Check() error {
 	case s.epochStart > s.leo:
 		return fmt.Errorf("epoch start %d is beyond LEO %d", s.epochStart, s.leo)
 	}
-	for _, id := range s.isr {
+	for _, id := range s.maximal {
 		if !slices.Contains(s.assignment.Replicas, id) {
-			return fmt.Errorf("ISR %v is not within the assignment %v", s.isr, s.assignment.Replicas)
+			return fmt.Errorf("maximal ISR %v is not within the assignment %v", s.maximal, s.assignment.Replicas)
 		}
 	}
-	for id, r := range s.remotes {
-		if r.LEO > s.leo {
-			return fmt.Errorf("RemoteLEO(%d) %d is beyond LEO %d", id, r.LEO, s.leo)
+	if s.pending != nil && !slices.Contains(s.pending, s.self) {
+		return fmt.Errorf("leader %d is not in the ISR that it proposes, %v", s.self, s.pending)
+	}
+	for i := range s.remotes {
+		r := &s.remotes[i]
+		switch {
+		case r.LEO > s.leo:
+			return fmt.Errorf("RemoteLEO(%d) %d is beyond LEO %d", r.ID, r.LEO, s.leo)
+		case r.maximal != slices.Contains(s.maximal, r.ID):
+			return fmt.Errorf("follower %d: in the maximal ISR %v or not?", r.ID, s.maximal)
 		}
 	}
 	return nil

@@ -2,8 +2,10 @@ package partition
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/datadriven"
 	"github.com/kbroker/kbroker/cluster"
@@ -33,12 +35,31 @@ func step(t *testing.T, s *State, d *datadriven.TestData) string {
 		*s = New(cluster.BrokerID(num(t, d, "self")), cluster.Offset(num(t, d, "start")),
 			cluster.Offset(num(t, d, "hw")), cluster.Offset(num(t, d, "leo")))
 	case "become-leader":
-		e, err = s.BecomeLeader(told(t, d))
+		l, a := told(t, d)
+		e, err = s.BecomeLeader(l, a, at(t, d))
 	case "become-follower":
 		l, a := told(t, d)
 		err = s.BecomeFollower(l, a)
 	case "appended":
 		e = s.Appended(cluster.Offset(num(t, d, "leo")))
+	case "live":
+		e = s.EligibleChanged(ids(t, d, "ids"), at(t, d))
+	case "max-lag":
+		s.MaxLagChanged(time.Duration(num(t, d, "ms")) * time.Millisecond)
+	case "fetched": // a follower has read from off on
+		e = s.FollowerFetched(cluster.BrokerID(num(t, d, "by")), cluster.Offset(num(t, d, "from")), 0, at(t, d))
+	case "tick":
+		e = s.Tick(at(t, d))
+	case "settled": // the controller's answer to the pending proposal
+		p, _ := s.Pending()
+		l := cluster.LeaderAndISR{Leader: s.Leader(), LeaderEpoch: p.LeaderEpoch, ISR: p.ISR, ZKVersion: p.ZKVersion + 1}
+		e = s.ISRSettled(p, map[string]Outcome{"accepted": Accepted, "reverted": Reverted, "unknown": Unknown}[d.CmdArgs[0].Key], l)
+	case "fetched-from-leader":
+		e = s.FetchedFromLeader(cluster.LeaderEpoch(num(t, d, "epoch")), cluster.Offset(num(t, d, "leo")), cluster.Offset(num(t, d, "leader-hw")))
+	case "truncated":
+		e = s.Truncated(s.LogStart(), cluster.Offset(num(t, d, "leo")))
+	case "cut-off":
+		return fmt.Sprintf("%v\n", s.CutOff(at(t, d), time.Duration(num(t, d, "after"))*time.Millisecond))
 	case "log-start-moved":
 		e = s.LogStartMoved(cluster.Offset(num(t, d, "to")))
 	case "min-isr-changed":
@@ -66,8 +87,26 @@ func step(t *testing.T, s *State, d *datadriven.TestData) string {
 	if e.HWMoved() {
 		fmt.Fprintf(&b, "HW moved %d -> %d\n", e.HWFrom, e.HWTo)
 	}
-	fmt.Fprintf(&b, "%s epoch=%d start=%d HW=%d LEO=%d ISR=%v\n", s.Role(), s.LeaderEpoch(), s.LogStart(), s.HW(), s.LEO(), s.ISR())
-	return b.String()
+	if p, ok := s.Pending(); e.Propose && ok {
+		fmt.Fprintf(&b, "propose ISR=%v epoch=%d version=%d\n", p.ISR, p.LeaderEpoch, p.ZKVersion)
+	}
+	fmt.Fprintf(&b, "%s epoch=%d start=%d HW=%d LEO=%d ISR=%v", s.Role(), s.LeaderEpoch(), s.LogStart(), s.HW(), s.LEO(), s.ISR())
+	if !slices.Equal(s.MaximalISR(), s.ISR()) {
+		fmt.Fprintf(&b, " maximal=%v", s.MaximalISR())
+	}
+	for _, r := range s.Remotes() {
+		fmt.Fprintf(&b, " RemoteLEO(%d)=%d", r.ID, r.LEO)
+	}
+	return b.String() + "\n"
+}
+
+// at is now=MS, the time of a step.
+func at(t *testing.T, d *datadriven.TestData) Time {
+	t.Helper()
+	if !d.HasArg("now") {
+		return 0
+	}
+	return Time(time.Duration(num(t, d, "now")) * time.Millisecond)
 }
 
 // told reads leader=1 epoch=0 version=0 isr=(1,2) replicas=(1,2).
@@ -76,6 +115,9 @@ func told(t *testing.T, d *datadriven.TestData) (cluster.LeaderAndISR, cluster.A
 	l := cluster.LeaderAndISR{
 		Leader: cluster.BrokerID(num(t, d, "leader")), LeaderEpoch: cluster.LeaderEpoch(num(t, d, "epoch")),
 		ISR: ids(t, d, "isr"),
+	}
+	if d.HasArg("version") {
+		l.ZKVersion = cluster.ZKVersion(num(t, d, "version"))
 	}
 	return l, cluster.Assignment{Replicas: ids(t, d, "replicas")}
 }

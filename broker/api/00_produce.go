@@ -307,7 +307,7 @@ type produceWait struct {
 // Ready implements delay.Task.
 func (w *produceWait) Ready() bool {
 	for i := range w.wait {
-		if done, err := w.wait[i].replica.IsCommitted(w.wait[i].last); !done && err == nil {
+		if c, err := w.wait[i].replica.CommitStateOf(w.wait[i].last); c == replica.NotCommitted && err == nil {
 			return false
 		}
 	}
@@ -318,12 +318,14 @@ func (w *produceWait) Ready() bool {
 func (w *produceWait) Complete(bool) {
 	for i := range w.wait {
 		a := &w.wait[i]
-		done, err := a.replica.IsCommitted(a.last)
+		committed, err := a.replica.CommitStateOf(a.last)
 		switch {
 		case err != nil:
 			a.answer.ErrorCode = CodeOf(err)
-		case !done:
+		case committed == replica.NotCommitted:
 			a.answer.ErrorCode = int16(protocol.ErrRequestTimedOut)
+		case committed == replica.CommittedBelowMinISR:
+			a.answer.ErrorCode = int16(protocol.ErrNotEnoughReplicasAfterAppend)
 		}
 	}
 	w.c.reply(w.resp, w.throttled)

@@ -1,11 +1,13 @@
 package api
 
 import (
+	"errors"
 	"time"
 
 	"github.com/kbroker/kbroker/broker/session"
 	"github.com/kbroker/kbroker/cluster"
 	"github.com/kbroker/kbroker/internal/delay"
+	"github.com/kbroker/kbroker/partition"
 	"github.com/kbroker/kbroker/partition/replica"
 	"github.com/kbroker/kbroker/protocol"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -39,10 +41,15 @@ type fetchCall struct {
 	maxBytes int
 	minBytes int
 	byID     bool
+	// follower is the broker that follows, NoBroker for a consumer; trusted: it
+	// may.
+	follower cluster.BrokerID
+	trusted  bool
 }
 
 // fetchPart is one partition of a Fetch: who serves it, or why nobody does.
 type fetchPart struct {
+	wanted  session.Wanted
 	topic   string
 	id      cluster.TopicID
 	replica *replica.Replica
@@ -66,18 +73,21 @@ func replicaOf(req *kmsg.FetchRequest) int32 {
 
 func fetch(h *Handlers, c *Call) {
 	req := c.Msg.(*kmsg.FetchRequest)
-	f := &fetchCall{c: c, req: req, byID: c.Version() >= 13}
+	f := &fetchCall{c: c, req: req, byID: c.Version() >= 13, follower: cluster.NoBroker}
 	follower := replicaOf(req) >= 0
+	if follower {
+		f.follower = cluster.BrokerID(replicaOf(req))
+		f.trusted = c.Allowed(OpClusterAction, ResCluster, ClusterName)
+	}
 	s, verdict := h.Sessions.Begin(c.Received, sessionRequest(req, follower))
 	if verdict != session.OK {
 		f.fail(verdictCode(verdict), 0)
 		return
 	}
 	f.session = s
-	mayFollow := follower && c.Allowed(OpClusterAction, ResCluster, ClusterName)
 	f.parts = make([]fetchPart, len(s.Wanted()))
 	for i, w := range s.Wanted() {
-		f.parts[i] = f.resolve(w, follower, mayFollow)
+		f.parts[i] = f.resolve(w)
 	}
 	f.maxBytes = int(req.MaxBytes)
 	if !follower {
@@ -92,7 +102,10 @@ func fetch(h *Handlers, c *Call) {
 		return
 	}
 	f.release()
-	queues := make([]*delay.Waiters, 0, len(f.parts))
+	queues := make([]*delay.Waiters, 0, len(f.parts)+1)
+	if follower {
+		queues = append(queues, &h.Replicas.Arrivals)
+	}
 	for i := range f.parts {
 		if r := f.parts[i].replica; r != nil {
 			queues = append(queues, &r.Data)
@@ -141,9 +154,10 @@ func verdictCode(v session.Verdict) protocol.Code {
 }
 
 // resolve finds who serves a partition.
-func (f *fetchCall) resolve(w session.Wanted, follower, mayFollow bool) fetchPart {
+func (f *fetchCall) resolve(w session.Wanted) fetchPart {
 	c, h := f.c, f.c.h
-	p := fetchPart{topic: w.Topic, id: w.ID}
+	p := fetchPart{wanted: w, topic: w.Topic, id: w.ID}
+	follower := f.follower != cluster.NoBroker
 	if f.byID {
 		t, ok := h.Metadata.TopicByID(w.ID)
 		if !ok {
@@ -153,7 +167,7 @@ func (f *fetchCall) resolve(w session.Wanted, follower, mayFollow bool) fetchPar
 		p.topic = t.Name
 	}
 	switch {
-	case follower && !mayFollow:
+	case follower && !f.trusted:
 		p.err = protocol.ErrTopicAuthorizationFailed
 	case !follower && !c.Allowed(OpRead, ResTopic, p.topic):
 		p.err = protocol.ErrTopicAuthorizationFailed
@@ -170,7 +184,7 @@ func (f *fetchCall) resolve(w session.Wanted, follower, mayFollow bool) fetchPar
 		return p
 	}
 	if follower {
-		if p.err = p.replica.CheckFollower(cluster.BrokerID(replicaOf(f.req))); p.err != nil {
+		if p.err = p.replica.CheckFollower(f.follower); p.err != nil {
 			p.replica = nil
 			return p
 		}
@@ -178,6 +192,17 @@ func (f *fetchCall) resolve(w session.Wanted, follower, mayFollow bool) fetchPar
 	p.query = replica.ReadRequest{Offset: w.Offset, MaxBytes: int(w.MaxBytes), Isolation: isolation(f.req),
 		LeaderOnly: follower || c.Version() < 11, CurrentEpoch: w.CurrentEpoch, LastEpoch: w.LastEpoch}
 	return p
+}
+
+// early reports whether a follower asks for what this broker has not heard of
+// yet: the controller's LeaderAndIsr may reach followers first. Such a fetch
+// waits a moment where an error would cost the follower its backoff.
+func (f *fetchCall) early(err error) bool {
+	if f.follower == cluster.NoBroker {
+		return false
+	}
+	return errors.Is(err, partition.ErrUnknownLeaderEpoch) || errors.Is(err, protocol.ErrUnknownTopicID) ||
+		errors.Is(err, replica.ErrUnknownTopicOrPartition) || errors.Is(err, partition.ErrNotLeader)
 }
 
 func isolation(req *kmsg.FetchRequest) replica.Isolation {
@@ -204,7 +229,7 @@ func (f *fetchCall) read() bool {
 	for i := range f.parts {
 		p := &f.parts[i]
 		if p.err != nil {
-			now = true
+			now = now || !f.early(p.err)
 			continue
 		}
 		q := p.query
@@ -212,8 +237,11 @@ func (f *fetchCall) read() bool {
 		q.MinOne = minOne
 		p.res, p.readErr = p.replica.Read(q)
 		if p.readErr != nil || p.res.Diverging != nil {
-			now = true
+			now = now || !f.early(p.readErr)
 			continue
+		}
+		if f.follower != cluster.NoBroker {
+			f.followed(p)
 		}
 		if n := p.len(); n > 0 {
 			minOne = false
@@ -222,6 +250,13 @@ func (f *fetchCall) read() bool {
 		}
 	}
 	return now || total >= f.minBytes
+}
+
+// followed tells the partition how far its follower has come. The order is that
+// of law 3: read, RemoteLEO, HW, and then the answer, with that HW.
+func (f *fetchCall) followed(p *fetchPart) {
+	v := p.replica.FollowerFetched(f.follower, p.res.View.LeaderEpoch, p.query.Offset, p.wanted.LogStart)
+	p.res.View.HW, p.res.View.LSO = v.HW, min(p.res.View.LSO, v.HW)
 }
 
 func (p *fetchPart) len() int {
@@ -242,7 +277,8 @@ func (f *fetchCall) release() {
 }
 
 // Ready implements delay.Task. With the usual min_bytes of 1 it looks at
-// offsets only.
+// offsets only. A move of HW alone does not end a follower's wait: that would
+// double the traffic.
 func (f *fetchCall) Ready() bool {
 	if f.minBytes > 1 {
 		done := f.read()
@@ -252,9 +288,18 @@ func (f *fetchCall) Ready() bool {
 	for i := range f.parts {
 		p := &f.parts[i]
 		if p.replica == nil {
+			if f.follower != cluster.NoBroker && f.early(p.err) {
+				again := f.resolve(p.wanted)
+				if again.replica != nil || !f.early(again.err) {
+					return true
+				}
+			}
 			continue
 		}
 		v, err := p.replica.ReadView(p.query)
+		if f.early(err) {
+			continue
+		}
 		if err != nil || v.Limit(p.query.Isolation) > p.query.Offset || p.query.Offset < v.LogStart {
 			return true
 		}
@@ -264,6 +309,11 @@ func (f *fetchCall) Ready() bool {
 
 // Complete implements delay.Task.
 func (f *fetchCall) Complete(bool) {
+	for i := range f.parts {
+		if p := &f.parts[i]; f.early(p.err) {
+			*p = f.resolve(p.wanted)
+		}
+	}
 	f.read()
 	f.answer()
 }

@@ -37,6 +37,11 @@ func updateMetadata(h *Handlers, c *Call) {
 	}
 	u := metadata.Update{Controller: cluster.BrokerID(req.ControllerID), Brokers: brokersOf(req), Topics: topicsOf(req)}
 	h.Metadata.Apply(u)
+	live := make([]cluster.BrokerID, 0, len(u.Brokers))
+	for _, b := range h.Metadata.Brokers() {
+		live = append(live, b.ID)
+	}
+	h.Replicas.LiveBrokersChanged(live)
 	h.toldOnce.Do(func() { close(h.told) })
 	for _, t := range u.Topics {
 		if _, ok := h.Metadata.Topic(t.Name); !ok {

@@ -94,7 +94,7 @@ func (m *markersCall) append(tp cluster.TopicPartition, in *kmsg.WriteTxnMarkers
 // Ready implements delay.Task.
 func (m *markersCall) Ready() bool {
 	for i := range m.wait {
-		if done, err := m.wait[i].replica.IsCommitted(m.wait[i].last); !done && err == nil {
+		if c, err := m.wait[i].replica.CommitStateOf(m.wait[i].last); c == replica.NotCommitted && err == nil {
 			return false
 		}
 	}
@@ -104,12 +104,14 @@ func (m *markersCall) Ready() bool {
 // Complete implements delay.Task.
 func (m *markersCall) Complete(bool) {
 	for _, w := range m.wait {
-		done, err := w.replica.IsCommitted(w.last)
+		committed, err := w.replica.CommitStateOf(w.last)
 		switch {
 		case err != nil:
 			*w.code = CodeOf(err)
-		case !done:
+		case committed == replica.NotCommitted:
 			*w.code = int16(protocol.ErrRequestTimedOut)
+		case committed == replica.CommittedBelowMinISR:
+			*w.code = int16(protocol.ErrNotEnoughReplicasAfterAppend)
 		}
 	}
 	m.c.Reply(m.resp)

@@ -32,6 +32,7 @@ var codes = []struct {
 	{partition.ErrStorage, protocol.ErrKafkaStorageError},
 	{partition.ErrOffsetNotAvailable, protocol.ErrOffsetNotAvailable},
 	{partition.ErrNotEnoughReplicas, protocol.ErrNotEnoughReplicas},
+	{partition.ErrNotFollower, protocol.ErrNotLeaderOrFollower},
 
 	{replica.ErrStaleControllerEpoch, protocol.ErrStaleControllerEpoch},
 	{replica.ErrInconsistentTopicID, protocol.ErrInconsistentTopicID},

@@ -3,11 +3,16 @@ package replica
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/kbroker/kbroker/cluster"
 	"github.com/kbroker/kbroker/config"
+	"github.com/kbroker/kbroker/internal/clock"
+	"github.com/kbroker/kbroker/internal/delay"
 	"github.com/kbroker/kbroker/logstore"
 	"github.com/kbroker/kbroker/partition"
 	"github.com/rs/zerolog"
@@ -30,13 +35,42 @@ type Options struct {
 	Self        cluster.BrokerID
 	Store       *logstore.Store
 	TopicConfig func(topic string) config.Log
-	Logger      zerolog.Logger
+	MaxLag      time.Duration // replica.lag.time.max.ms; 0: its default
+	Fetching    Fetching      // nil: nobody is followed
+	Proposals   Proposals     // nil: the ISR stays as the controller makes it
+	// Fenced reports that the broker may have lost its cluster: ZooKeeper has
+	// been out of reach for the session's time-out. nil: never.
+	Fenced func() bool
+	Clock  clock.Clock // nil: the machine's
+	Logger zerolog.Logger
+}
+
+type alone struct{}
+
+func (alone) Follow([]Following)                {}
+func (alone) Unfollow([]cluster.TopicPartition) {}
+func (alone) Propose(*Replica)                  {}
+
+func (o *Options) fill() {
+	if o.MaxLag <= 0 {
+		o.MaxLag = partition.DefaultMaxLag
+	}
+	if o.Fetching == nil {
+		o.Fetching = alone{}
+	}
+	if o.Proposals == nil {
+		o.Proposals = alone{}
+	}
+	if o.Clock == nil {
+		o.Clock = clock.System{}
+	}
 }
 
 // Host holds the replicas of this broker and carries out the controller's
 // orders on them.
 type Host struct {
-	o Options
+	o     Options
+	start time.Time
 
 	orders          sync.Mutex // one controller order at a time
 	controllerEpoch cluster.ControllerEpoch
@@ -45,15 +79,69 @@ type Host struct {
 	replicas map[cluster.TopicPartition]*Replica
 
 	checkpointed map[cluster.TopicPartition]cluster.Offset // HWs read at start, until claimed
+
+	live atomic.Pointer[[]cluster.BrokerID] // sorted; replaced, never changed
+	isr  ISRCounts
+
+	// Arrivals holds the fetches of followers that know of a partition, or of an
+	// epoch, before this broker does.
+	Arrivals delay.Waiters
 }
+
+// ISRCounts count changes of the ISRs led.
+type ISRCounts struct{ Shrinks, Expands atomic.Int64 }
 
 // NewHost makes a host without replicas; the controller's first LeaderAndIsr
 // brings them up from the store's logs.
 func NewHost(o Options) *Host {
-	h := &Host{o: o, controllerEpoch: cluster.NoControllerEpoch,
+	o.fill()
+	h := &Host{o: o, start: o.Clock.Now(), controllerEpoch: cluster.NoControllerEpoch,
 		replicas:     map[cluster.TopicPartition]*Replica{},
 		checkpointed: o.Store.LoadHighWatermarks()}
+	h.live.Store(&[]cluster.BrokerID{})
 	return h
+}
+
+// now is the time as package partition counts it; it never goes back.
+func (h *Host) now() partition.Time { return partition.Time(h.o.Clock.Now().Sub(h.start)) }
+
+// ISRCounts are the changes so far.
+func (h *Host) ISRCounts() *ISRCounts { return &h.isr }
+
+func (h *Host) isrChanged(tp cluster.TopicPartition, from, to []cluster.BrokerID) {
+	if len(to) < len(from) {
+		h.isr.Shrinks.Add(1)
+	} else {
+		h.isr.Expands.Add(1)
+	}
+	h.o.Logger.Info().Stringer("partition", tp).Any("from", from).Any("to", to).Msg("ISR changed")
+}
+
+// LiveBrokersChanged tells which brokers are live, sorted.
+func (h *Host) LiveBrokersChanged(live []cluster.BrokerID) {
+	if slices.Equal(*h.live.Load(), live) {
+		return
+	}
+	h.live.Store(&live)
+	now := h.now()
+	for _, r := range h.all() {
+		r.eligibleChanged(live, now)
+	}
+}
+
+// Tick looks for followers that have fallen behind; it is due a few times within
+// replica.lag.time.max.ms.
+func (h *Host) Tick() {
+	now := h.now()
+	for _, r := range h.all() {
+		r.tick(now)
+	}
+}
+
+func (h *Host) all() []*Replica {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return slices.AppendSeq(make([]*Replica, 0, len(h.replicas)), maps.Values(h.replicas))
 }
 
 // Replica finds one partition.
@@ -124,11 +212,25 @@ func (h *Host) ApplyLeaderAndISR(epoch cluster.ControllerEpoch, changes []RoleCh
 		return nil, err
 	}
 	errs := make([]error, len(changes))
+	var follow []Following
+	var unfollow []cluster.TopicPartition
 	for i, c := range changes {
-		if errs[i] = h.applyOne(c); errs[i] != nil && !errors.Is(errs[i], partition.ErrStaleEpoch) {
-			h.o.Logger.Error().Err(errs[i]).Stringer("partition", c.TP).Msg("LeaderAndIsr refused")
+		r, err := h.applyOne(c)
+		if errs[i] = err; err != nil {
+			if !errors.Is(err, partition.ErrStaleEpoch) {
+				h.o.Logger.Error().Err(err).Stringer("partition", c.TP).Msg("LeaderAndIsr refused")
+			}
+			continue
+		}
+		if l := c.State.Leader; l == h.o.Self || l < 0 {
+			unfollow = append(unfollow, c.TP)
+		} else {
+			follow = append(follow, Following{r, l, c.State.LeaderEpoch, r.log.TopicID()})
 		}
 	}
+	h.o.Fetching.Unfollow(unfollow)
+	h.o.Fetching.Follow(follow)
+	h.Arrivals.Wake()
 	return errs, nil
 }
 
@@ -148,13 +250,13 @@ func (h *Host) AcceptController(epoch cluster.ControllerEpoch) error {
 	return h.acceptControllerLocked(epoch)
 }
 
-func (h *Host) applyOne(c RoleChange) error {
+func (h *Host) applyOne(c RoleChange) (*Replica, error) {
 	if !slices.Contains(c.Assignment.Replicas, h.o.Self) {
-		return fmt.Errorf("%s: %w: assignment %v", c.TP, ErrUnknownTopicOrPartition, c.Assignment.Replicas)
+		return nil, fmt.Errorf("%s: %w: assignment %v", c.TP, ErrUnknownTopicOrPartition, c.Assignment.Replicas)
 	}
-	r, err := h.open(c)
+	r, named, err := h.open(c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var effects partition.Effects
 	r.append.Lock()
@@ -164,38 +266,40 @@ func (h *Host) applyOne(c RoleChange) error {
 		err = r.becomeFollowerLocked(c)
 	}
 	r.append.Unlock()
+	if errors.Is(err, partition.ErrStaleEpoch) && named && c.State.LeaderEpoch == r.View().LeaderEpoch {
+		err = nil // as Kafka: the order did bring the topic's id
+	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", r.tp, err)
+		return nil, fmt.Errorf("%s: %w", r.tp, err)
 	}
 	r.after(effects, false)
 	r.wakeAll()
-	return nil
+	return r, nil
 }
 
 // open finds the replica of a change, or brings it up from its log, which is
-// made where there is none.
-func (h *Host) open(c RoleChange) (*Replica, error) {
-	r, ok := h.Replica(c.TP)
-	if ok {
-		return r, checkTopicID(r.log, c.TopicID)
+// made where there is none. named: the change gave the log its topic's id.
+func (h *Host) open(c RoleChange) (r *Replica, named bool, err error) {
+	if r, ok := h.Replica(c.TP); ok {
+		named = r.log.TopicID().IsZero() && !c.TopicID.IsZero()
+		return r, named, checkTopicID(r.log, c.TopicID)
 	}
 	log, ok := h.o.Store.Log(c.TP)
 	if ok {
-		if err := checkTopicID(log, c.TopicID); err != nil {
-			return nil, err
-		}
+		err = checkTopicID(log, c.TopicID)
 	} else {
-		var err error
-		if log, err = h.o.Store.Create(c.TP, c.TopicID, h.o.TopicConfig(c.TP.Topic)); err != nil {
-			return nil, fmt.Errorf("%s: %w", c.TP, err)
-		}
+		log, err = h.o.Store.Create(c.TP, c.TopicID, h.o.TopicConfig(c.TP.Topic))
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("%s: %w", c.TP, err)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r = newReplica(h.o.Self, log, h.checkpointed[c.TP])
+	r = newReplica(h, log, h.checkpointed[c.TP])
+	r.part.EligibleChanged(*h.live.Load(), h.now())
 	delete(h.checkpointed, c.TP)
 	h.replicas[c.TP] = r
-	return r, nil
+	return r, false, nil
 }
 
 // checkTopicID gives a log without an id the controller's, and refuses a
@@ -222,7 +326,7 @@ func (r *Replica) becomeLeaderLocked(c RoleChange) (partition.Effects, error) {
 	}
 	r.state.Lock()
 	defer r.state.Unlock()
-	effects, err := r.part.BecomeLeader(c.State, c.Assignment)
+	effects, err := r.part.BecomeLeader(c.State, c.Assignment, r.host.now())
 	r.checkLocked()
 	return effects, err
 }
@@ -251,9 +355,13 @@ func (h *Host) ApplyStopReplica(epoch cluster.ControllerEpoch, stops []Stop) ([]
 		return nil, err
 	}
 	errs := make([]error, len(stops))
+	gone := make([]cluster.TopicPartition, 0, len(stops))
 	for i, s := range stops {
-		errs[i] = h.stopOne(s)
+		if errs[i] = h.stopOne(s); !errors.Is(errs[i], ErrFencedStop) {
+			gone = append(gone, s.TP)
+		}
 	}
+	h.o.Fetching.Unfollow(gone)
 	return errs, nil
 }
 
@@ -306,6 +414,7 @@ func (h *Host) LogDirFailed(dir string) []cluster.TopicPartition {
 		r.wakeAll()
 		gone = append(gone, r.tp)
 	}
+	h.o.Fetching.Unfollow(gone)
 	return gone
 }
 

@@ -135,14 +135,3 @@ func (r *Replica) EndOffsetFor(current, epoch cluster.LeaderEpoch) (cluster.Lead
 	e, end := r.log.EndOffsetForEpoch(epoch)
 	return e, end, nil
 }
-
-// IsCommitted reports whether HW has passed last, or err where the replica no
-// longer leads.
-func (r *Replica) IsCommitted(last cluster.Offset) (bool, error) {
-	r.state.Lock()
-	defer r.state.Unlock()
-	if err := r.part.CheckLeader(cluster.NoLeaderEpoch); err != nil {
-		return false, err
-	}
-	return r.part.HW() > last, nil
-}

@@ -16,10 +16,11 @@ import (
 //
 // Lock order: append, then the log's own locks, then state. state guards
 // memory only and is never held across a call that may block; nothing is woken
-// under either.
+// or called out to under either.
 type Replica struct {
-	tp  cluster.TopicPartition
-	log *logstore.Log
+	tp   cluster.TopicPartition
+	log  *logstore.Log
+	host *Host
 
 	append   sync.Mutex         // appends, role changes, truncation
 	sentAway producers.SentAway // guarded by append
@@ -27,14 +28,16 @@ type Replica struct {
 	part     partition.State
 
 	// Data holds the fetches that wait for more to read, Committed the
-	// produces that wait for HW.
-	Data, Committed delay.Waiters
+	// produces that wait for HW, Deleted the DeleteRecords that wait for the
+	// followers' log starts.
+	Data, Committed, Deleted delay.Waiters
 }
 
-func newReplica(self cluster.BrokerID, log *logstore.Log, checkpointedHW cluster.Offset) *Replica {
-	r := &Replica{tp: log.TopicPartition(), log: log,
-		part: partition.New(self, log.LogStart(), checkpointedHW, log.LEO())}
+func newReplica(h *Host, log *logstore.Log, checkpointedHW cluster.Offset) *Replica {
+	r := &Replica{tp: log.TopicPartition(), log: log, host: h,
+		part: partition.New(h.o.Self, log.LogStart(), checkpointedHW, log.LEO())}
 	r.part.MinISRChanged(log.Config().MinInSyncReplicas)
+	r.part.MaxLagChanged(h.o.MaxLag)
 	log.HighWatermarkMoved(r.part.HW())
 	return r
 }
@@ -140,6 +143,9 @@ func (r *Replica) after(e partition.Effects, grew bool) {
 	if grew || e.HWMoved() {
 		r.Data.Wake()
 	}
+	if e.Propose {
+		r.host.o.Proposals.Propose(r)
+	}
 }
 
 func (r *Replica) checkLocked() {
@@ -155,6 +161,7 @@ func (r *Replica) checkLocked() {
 func (r *Replica) wakeAll() {
 	r.Committed.Wake()
 	r.Data.Wake()
+	r.Deleted.Wake()
 }
 
 // DeleteRecordsBefore moves the log's start to offset; -1 means HW. It answers
