@@ -16,6 +16,36 @@ func (im *Image) Elect(kind Election, partitions []cluster.TopicPartition) map[c
 	return codes
 }
 
+// Elected is what came of one election: Kafka's error code, and for code 0 who
+// leads in which epoch.
+type Elected struct {
+	Code        int16
+	Leader      cluster.BrokerID
+	LeaderEpoch cluster.LeaderEpoch
+}
+
+// NotElected is the code for an election that found no leader.
+func (e Election) NotElected() int16 {
+	if e == PreferredElection {
+		return codePreferredUnavailable
+	}
+	return codeEligibleUnavailable
+}
+
+// AllPartitions are all partitions that have a state, sorted.
+func (im *Image) AllPartitions() []cluster.TopicPartition {
+	all := make([]cluster.TopicPartition, 0, im.counts.Partitions)
+	for _, t := range im.topics {
+		for _, p := range t.parts {
+			if p.known {
+				all = append(all, p.tp())
+			}
+		}
+	}
+	slices.SortFunc(all, cluster.TopicPartition.Compare)
+	return all
+}
+
 func (im *Image) wish(kind Election, tp cluster.TopicPartition) int16 {
 	p := im.partition(tp)
 	switch {

@@ -75,7 +75,8 @@ var codes = []struct {
 
 	{loop.ErrNotController, protocol.ErrNotController},
 	{loop.ErrStaleBrokerEpoch, protocol.ErrStaleBrokerEpoch},
-	{loop.ErrUnknownBroker, protocol.ErrStaleBrokerEpoch},
+	{loop.ErrUnknownBroker, protocol.ErrBrokerIDNotRegistered},
+	{loop.ErrBrokerNotAvailable, protocol.ErrBrokerNotAvailable},
 
 	{zkmeta.ErrNotConnected, protocol.ErrRequestTimedOut},
 	{zkmeta.ErrSessionExpired, protocol.ErrRequestTimedOut},

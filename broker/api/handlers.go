@@ -13,6 +13,7 @@ import (
 	"github.com/kbroker/kbroker/broker/topics"
 	"github.com/kbroker/kbroker/cluster"
 	"github.com/kbroker/kbroker/config"
+	"github.com/kbroker/kbroker/controller"
 	"github.com/kbroker/kbroker/internal/clock"
 	"github.com/kbroker/kbroker/internal/delay"
 	"github.com/kbroker/kbroker/internal/metric"
@@ -54,6 +55,13 @@ type Controller interface {
 	Active() bool
 	// AllocateProducerIDs hands the next block of producer ids to a broker.
 	AllocateProducerIDs(ctx context.Context, broker cluster.BrokerID, epoch cluster.BrokerEpoch) (start int64, n int32, err error)
+	// ControlledShutdown takes leaderships from a broker and returns what it
+	// still leads.
+	ControlledShutdown(ctx context.Context, broker cluster.BrokerID, epoch cluster.BrokerEpoch) (left []cluster.TopicPartition, err error)
+	// ElectLeaders holds elections, for all partitions if none is named.
+	ElectLeaders(ctx context.Context, kind controller.Election, partitions []cluster.TopicPartition) (map[cluster.TopicPartition]controller.Elected, error)
+	// AlterPartition answers a leader that wants other ISRs.
+	AlterPartition(ctx context.Context, req *kmsg.AlterPartitionRequest) (*kmsg.AlterPartitionResponse, error)
 }
 
 // Config is the broker's effective configuration.
@@ -186,4 +194,18 @@ func (c *Call) requireClusterAction() bool {
 	}
 	c.Fail(protocol.ErrClusterAuthorizationFailed)
 	return false
+}
+
+// controllerTimeout bounds what brokers ask of the controller; they ask again.
+const controllerTimeout = 30 * time.Second
+
+// aside answers in a goroutine of its own, so that a controller that waits for
+// ZooKeeper does not keep this connection's later requests waiting. It ends with
+// its time-out, or with the controller.
+func aside(timeout time.Duration, answer func(ctx context.Context)) {
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		answer(ctx)
+	}()
 }

@@ -88,7 +88,7 @@ func (l *Loop) ControlledShutdown(ctx context.Context, broker cluster.BrokerID, 
 		b, live := t.im.Broker(broker)
 		switch {
 		case !live:
-			return fmt.Errorf("%w: %d", ErrUnknownBroker, broker)
+			return fmt.Errorf("%w: %d", ErrBrokerNotAvailable, broker)
 		case epoch != cluster.NoBrokerEpoch && epoch < b.Epoch:
 			return fmt.Errorf("%w: broker %d, epoch %d", ErrStaleBrokerEpoch, broker, epoch)
 		}
@@ -103,35 +103,34 @@ func (l *Loop) ControlledShutdown(ctx context.Context, broker cluster.BrokerID, 
 	return left, err
 }
 
-// ElectLeaders holds elections and answers with Kafka's error code for each
-// partition.
-func (l *Loop) ElectLeaders(ctx context.Context, kind controller.Election, partitions []cluster.TopicPartition) (codes map[cluster.TopicPartition]int16, err error) {
+// ElectLeaders holds elections and says for each partition what came of it; no
+// partitions named (nil) are all of them.
+func (l *Loop) ElectLeaders(ctx context.Context, kind controller.Election, partitions []cluster.TopicPartition) (elected map[cluster.TopicPartition]controller.Elected, err error) {
 	err = l.do(ctx, func(t *term) error {
+		if partitions == nil {
+			partitions = t.im.AllPartitions()
+		}
 		before := map[cluster.TopicPartition]cluster.LeaderEpoch{}
 		for _, tp := range partitions {
 			if s, ok := t.im.State(tp); ok {
 				before[tp] = s.LeaderEpoch
 			}
 		}
-		codes = t.im.Elect(kind, partitions)
+		codes := t.im.Elect(kind, partitions)
 		if err := l.carryOut(t); err != nil {
 			return err
 		}
+		elected = make(map[cluster.TopicPartition]controller.Elected, len(codes))
 		for tp, code := range codes {
-			if s, _ := t.im.State(tp); code == 0 && s.LeaderEpoch == before[tp] {
-				codes[tp] = notElected(kind)
+			s, _ := t.im.State(tp)
+			if code == 0 && s.LeaderEpoch == before[tp] {
+				code = kind.NotElected()
 			}
+			elected[tp] = controller.Elected{Code: code, Leader: s.Leader, LeaderEpoch: s.LeaderEpoch}
 		}
 		return nil
 	})
-	return codes, err
-}
-
-func notElected(kind controller.Election) int16 {
-	if kind == controller.PreferredElection {
-		return 80 // PREFERRED_LEADER_NOT_AVAILABLE
-	}
-	return 83 // ELIGIBLE_LEADERS_NOT_AVAILABLE
+	return elected, err
 }
 
 // UncleanElectionChanged says that Options.UncleanElection may answer otherwise

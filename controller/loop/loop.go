@@ -21,8 +21,10 @@ var (
 	ErrNotController    = errors.New("this broker is not the controller")
 	ErrStaleBrokerEpoch = errors.New("broker epoch differs from the registered one")
 	ErrUnknownBroker    = errors.New("broker is not registered")
-	ErrClosed           = errors.New("controller is closed")
-	ErrKRaft            = errors.New("a KRaft controller owns this cluster")
+	// ErrBrokerNotAvailable: who asks for its controlled shutdown is not live.
+	ErrBrokerNotAvailable = errors.New("broker is not available")
+	ErrClosed             = errors.New("controller is closed")
+	ErrKRaft              = errors.New("a KRaft controller owns this cluster")
 )
 
 // retryBackoff is how long a failed send waits for its repetition. So does, at

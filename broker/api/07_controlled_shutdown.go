@@ -1,0 +1,43 @@
+package api
+
+import (
+	"context"
+	"errors"
+
+	"github.com/kbroker/kbroker/cluster"
+	"github.com/kbroker/kbroker/controller/loop"
+	"github.com/kbroker/kbroker/protocol"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// ControlledShutdown (7), from a broker that is about to stop.
+//
+//	v0  a header without client id
+//	v2  broker epoch (KIP-380)
+//	v3  flexible
+func init() { register(API{Key: protocol.ControlledShutdown, Handle: controlledShutdown}) }
+
+func controlledShutdown(h *Handlers, c *Call) {
+	if !c.requireClusterAction() {
+		return
+	}
+	if !h.isController() {
+		c.Fail(protocol.ErrStaleControllerEpoch) // this API's way to say NOT_CONTROLLER
+		return
+	}
+	req := c.Msg.(*kmsg.ControlledShutdownRequest)
+	aside(controllerTimeout, func(ctx context.Context) {
+		left, err := h.Controller().ControlledShutdown(ctx, cluster.BrokerID(req.BrokerID), cluster.BrokerEpoch(req.BrokerEpoch))
+		if errors.Is(err, loop.ErrNotController) {
+			err = protocol.ErrStaleControllerEpoch
+		}
+		resp := req.ResponseKind().(*kmsg.ControlledShutdownResponse)
+		resp.ErrorCode = CodeOf(err)
+		for _, tp := range left {
+			p := kmsg.NewControlledShutdownResponsePartitionsRemaining()
+			p.Topic, p.Partition = tp.Topic, tp.Partition
+			resp.PartitionsRemaining = append(resp.PartitionsRemaining, p)
+		}
+		c.Reply(resp)
+	})
+}
