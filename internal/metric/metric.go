@@ -1,6 +1,8 @@
 package metric
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +26,12 @@ func (n Name) String() string {
 		s += "," + n.Tags
 	}
 	return s
+}
+
+// Compare orders names by group, type, name and tags.
+func (n Name) Compare(o Name) int {
+	return cmp.Or(strings.Compare(n.Group, o.Group), strings.Compare(n.Type, o.Type),
+		strings.Compare(n.Name, o.Name), strings.Compare(n.Tags, o.Tags))
 }
 
 // Counter counts what Kafka shows as a meter: the count, from which a reader
@@ -76,6 +84,8 @@ type Registry struct {
 	counters map[Name]*Counter
 	spans    map[Name]*Span
 	gauges   map[Name]func() float64
+	counts   map[Name]func() int64
+	sources  []func(add func(Reading))
 }
 
 // Counter is the counter of that name, made on first use.
@@ -102,6 +112,26 @@ func (r *Registry) Gauge(n Name, f func() float64) {
 	r.gauges[n] = f
 }
 
+// CounterFunc makes f the reader of a count that is kept elsewhere; a later call
+// replaces it.
+func (r *Registry) CounterFunc(n Name, f func() int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.counts == nil {
+		r.counts = map[Name]func() int64{}
+	}
+	r.counts[n] = f
+}
+
+// Source adds a reader of many metrics at once, such as those of every
+// partition. It is called by each Read, outside the registry's lock, and adds no
+// name that the registry has otherwise.
+func (r *Registry) Source(f func(add func(Reading))) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sources = append(r.sources, f)
+}
+
 // RemoveTagged forgets every metric whose tags contain tag, as when a topic is
 // deleted.
 func (r *Registry) RemoveTagged(tag string) {
@@ -110,41 +140,50 @@ func (r *Registry) RemoveTagged(tag string) {
 	removeTagged(r.counters, tag)
 	removeTagged(r.spans, tag)
 	removeTagged(r.gauges, tag)
+	removeTagged(r.counts, tag)
 }
 
-// Reading is one number of a metric.
+// Kind says what a Reading is of.
+type Kind uint8
+
+// The kinds of metrics.
+const (
+	KindGauge   Kind = iota // Value may go up and down
+	KindCounter             // Value only grows
+	KindSpan                // Value is how often, Sum and Max how long
+)
+
+// Reading is one metric as it stands.
 type Reading struct {
-	Name  Name
-	Field string // "Count", "Value", "SumMs", "MaxMs"
-	Value float64
+	Name     Name
+	Kind     Kind
+	Value    float64
+	Sum, Max time.Duration
 }
 
-// Read reads every metric, sorted by name and field.
+// Read reads every metric, sorted by name.
 func (r *Registry) Read() []Reading {
 	r.mu.Lock()
 	var out []Reading
 	for n, c := range r.counters {
-		out = append(out, Reading{n, "Count", float64(c.Value())})
+		out = append(out, Reading{Name: n, Kind: KindCounter, Value: float64(c.Value())})
 	}
 	for n, s := range r.spans {
 		count, sum, largest := s.Values()
-		out = append(out, Reading{n, "Count", float64(count)},
-			Reading{n, "SumMs", sum.Seconds() * 1000}, Reading{n, "MaxMs", largest.Seconds() * 1000})
+		out = append(out, Reading{Name: n, Kind: KindSpan, Value: float64(count), Sum: sum, Max: largest})
 	}
-	gauges := make(map[Name]func() float64, len(r.gauges))
-	for n, f := range r.gauges {
-		gauges[n] = f
-	}
+	gauges, counts, sources := maps.Clone(r.gauges), maps.Clone(r.counts), slices.Clone(r.sources)
 	r.mu.Unlock()
-	for n, f := range gauges { // outside the lock: a gauge may take others
-		out = append(out, Reading{n, "Value", f()})
+	for n, f := range gauges { // outside the lock: these may take others
+		out = append(out, Reading{Name: n, Kind: KindGauge, Value: f()})
 	}
-	slices.SortFunc(out, func(a, b Reading) int {
-		if c := strings.Compare(a.Name.String(), b.Name.String()); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Field, b.Field)
-	})
+	for n, f := range counts {
+		out = append(out, Reading{Name: n, Kind: KindCounter, Value: float64(f())})
+	}
+	for _, f := range sources {
+		f(func(x Reading) { out = append(out, x) })
+	}
+	slices.SortFunc(out, func(a, b Reading) int { return a.Name.Compare(b.Name) })
 	return out
 }
 
