@@ -37,8 +37,9 @@ import (
 // Options of a broker.
 type Options struct {
 	Config *config.Broker
-	Clock  clock.Clock // nil: the machine's
-	FS     vfs.FS      // nil: the machine's
+	Store  zkmeta.Store // nil: as Config says; else closed with the broker
+	Clock  clock.Clock  // nil: the machine's
+	FS     vfs.FS       // nil: the machine's
 	Logger zerolog.Logger
 }
 
@@ -107,10 +108,13 @@ func (b *Broker) start(ctx context.Context) error {
 // every broker makes.
 func (b *Broker) openStore(ctx context.Context) error {
 	var err error
-	if b.static.ZooKeeperConnect == "" {
+	switch {
+	case b.o.Store != nil:
+		b.store = b.o.Store
+	case b.static.ZooKeeperConnect == "":
 		// Beside the logs as plain files, which Apache Kafka passes over.
 		b.store, err = embedded.Open(b.static.LogDirs[0], embedded.Options{Logger: b.o.Logger, Clock: b.o.Clock})
-	} else {
+	default:
 		b.store, err = zkclient.Open(zkclient.Options{
 			Connect: b.static.ZooKeeperConnect, SessionTimeout: b.static.ZooKeeperSessionTimeout,
 			ConnectionTimeout: b.static.ZooKeeperConnectionTimeout, SetACL: b.static.ZooKeeperSetACL,

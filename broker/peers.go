@@ -29,10 +29,10 @@ type peers struct {
 	client   client.Options
 }
 
-// dialBroker connects to a broker on the listener between brokers.
-func (p *peers) dialBroker(ctx context.Context, id cluster.BrokerID, clientID string, timeout time.Duration) (*client.Conn, error) {
+// dialLeader connects to a broker on the listener between brokers, to fetch.
+func (p *peers) dialLeader(ctx context.Context, id cluster.BrokerID, clientID string, timeout time.Duration) (*client.Conn, error) {
 	o := p.client
-	o.ClientID, o.RequestTimeout = clientID, timeout
+	o.ClientID, o.RequestTimeout, o.ReuseBuffer = clientID, timeout, true
 	return p.dial(ctx, id, p.listener, o)
 }
 

@@ -43,7 +43,7 @@ func (b *Broker) newReplication() *replication {
 	epoch := func() cluster.BrokerEpoch { return cluster.BrokerEpoch(b.epoch.Load()) }
 	r.fetchers = fetcher.New(fetcher.Options{Self: b.id, BrokerEpoch: epoch, Fetchers: int(c.ReplicaFetchers),
 		Dial: func(ctx context.Context, id cluster.BrokerID) (*client.Conn, error) {
-			return p.dialBroker(ctx, id, fetcher.ClientID(b.id, 0), c.ReplicaSocketTimeout)
+			return p.dialLeader(ctx, id, fetcher.ClientID(b.id, 0), c.ReplicaSocketTimeout)
 		},
 		MaxWait: c.ReplicaFetchWaitMax, MinBytes: c.ReplicaFetchMinBytes, MaxBytes: c.ReplicaFetchResponseMaxBytes,
 		PartitionBytes: c.ReplicaFetchMaxBytes, Backoff: c.ReplicaFetchBackoff, Clock: b.o.Clock, Logger: b.o.Logger})

@@ -41,6 +41,9 @@ type Options struct {
 	RequestTimeout time.Duration
 	// MaxResponseBytes bounds one answer; 0: DefaultMaxResponseBytes.
 	MaxResponseBytes int32
+	// ReuseBuffer: an answer lives in a buffer of the connection's and is good only
+	// until the next call of Do, which one caller makes at a time.
+	ReuseBuffer bool
 	// Dialer opens the socket; nil: a net.Dialer.
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 	Clock  clock.Clock // nil: the machine's
@@ -72,6 +75,8 @@ type Conn struct {
 	next  int32         // correlation id; guarded by write
 	last  chan struct{} // closed once the latest request was answered; guarded by write
 	buf   []byte        // the frame being written; guarded by write
+
+	frame []byte // of the latest answer, with ReuseBuffer; owned by whose turn it is
 
 	state sync.Mutex
 	err   error // why the connection ended; guarded by state
@@ -183,9 +188,12 @@ func (c *Conn) receive(id int32, req kmsg.Request) (kmsg.Response, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read response: %w", err)
 	}
-	frame, err := readN(c.nc, n)
+	frame, err := readN(c.nc, n, c.frame)
 	if err != nil {
 		return nil, fmt.Errorf("read response: %w", err)
+	}
+	if c.opts.ReuseBuffer {
+		c.frame = frame
 	}
 	got, resp, err := protocol.DecodeResponse(req, frame)
 	if err == nil && got != id {
@@ -194,11 +202,13 @@ func (c *Conn) receive(id int32, req kmsg.Request) (kmsg.Response, error) {
 	return resp, err
 }
 
-// readN reads n bytes. Memory grows with what has arrived, not with what was
-// promised.
-func readN(r io.Reader, n int) ([]byte, error) {
+// readN reads n bytes, into buf as far as that goes. Memory grows with what has
+// arrived, not with what was promised.
+func readN(r io.Reader, n int, buf []byte) ([]byte, error) {
 	const step = 1 << 20
-	buf := make([]byte, min(n, step))
+	if buf = buf[:min(n, cap(buf))]; len(buf) < min(n, step) {
+		buf = make([]byte, min(n, step))
+	}
 	for have := 0; ; {
 		if _, err := io.ReadFull(r, buf[have:]); err != nil {
 			return nil, err

@@ -293,7 +293,7 @@ func TestPromisedSizeIsNotAllocated(t *testing.T) {
 	go func() { w.Write(make([]byte, 100)); w.Close() }()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if _, err := readN(r, 1<<30); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if _, err := readN(r, 1<<30, nil); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Fatal(err)
 	}
 	runtime.ReadMemStats(&after)
@@ -301,7 +301,7 @@ func TestPromisedSizeIsNotAllocated(t *testing.T) {
 		t.Fatalf("%d bytes allocated for 100", n)
 	}
 	big := bytes.Repeat([]byte("0123456789"), 500_000)
-	got, err := readN(bytes.NewReader(big), len(big))
+	got, err := readN(bytes.NewReader(big), len(big), nil)
 	if err != nil || !bytes.Equal(got, big) {
 		t.Fatalf("%d bytes, %v", len(got), err)
 	}

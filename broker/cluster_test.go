@@ -1,0 +1,289 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/kbroker/kbroker/cluster"
+	"github.com/kbroker/kbroker/config"
+	"github.com/kbroker/kbroker/partition"
+	"github.com/kbroker/kbroker/partition/replica"
+	"github.com/kbroker/kbroker/zkmeta/embedded"
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// testCluster is brokers over one in-memory ensemble.
+type testCluster struct {
+	t       *testing.T
+	mem     *embedded.Memory
+	values  config.Values
+	dirs    map[cluster.BrokerID]string
+	ports   map[cluster.BrokerID]int
+	brokers map[cluster.BrokerID]*Broker
+}
+
+func newCluster(t *testing.T, n int, values config.Values) *testCluster {
+	t.Helper()
+	c := &testCluster{t: t, mem: embedded.NewMemory(embedded.Options{Clock: nil}), values: values,
+		dirs: map[cluster.BrokerID]string{}, ports: map[cluster.BrokerID]int{}, brokers: map[cluster.BrokerID]*Broker{}}
+	for i := range n {
+		c.start(cluster.BrokerID(i + 1))
+	}
+	c.await("every broker knows all", func() bool {
+		for _, b := range c.brokers {
+			if len(b.cache.Brokers()) != n || b.cache.Controller() == cluster.NoBroker {
+				return false
+			}
+		}
+		return true
+	})
+	return c
+}
+
+// start starts a broker, on the directory and port that it had before.
+func (c *testCluster) start(id cluster.BrokerID) *Broker {
+	c.t.Helper()
+	if c.dirs[id] == "" {
+		c.dirs[id] = c.t.TempDir()
+	}
+	v := config.Values{"broker.id": strconv.Itoa(int(id)), "listeners": fmt.Sprintf("PLAINTEXT://127.0.0.1:%d", c.ports[id]),
+		"log.dirs": c.dirs[id], "zookeeper.connect": "memory:2181", "replica.lag.time.max.ms": "2000",
+		"replica.fetch.backoff.ms": "200", "controlled.shutdown.retry.backoff.ms": "100"}
+	for k, x := range c.values {
+		v[k] = x
+	}
+	cfg, _, err := config.NewBroker(v)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	b, err := Start(c.t.Context(), Options{Config: cfg, Store: c.mem.Connect(), Logger: zerolog.Nop()})
+	if err != nil {
+		c.t.Fatalf("broker %d: %v", id, err)
+	}
+	c.t.Cleanup(func() { b.Stop() })
+	c.ports[id] = b.Addr("PLAINTEXT").(*net.TCPAddr).Port
+	c.brokers[id] = b
+	return b
+}
+
+func (c *testCluster) stop(id cluster.BrokerID) {
+	c.t.Helper()
+	b := c.brokers[id]
+	delete(c.brokers, id)
+	if err := b.Stop(); err != nil {
+		c.t.Fatalf("stop of broker %d: %v", id, err)
+	}
+}
+
+// await polls; nothing in a cluster tells a test that it has settled.
+func (c *testCluster) await(what string, done func() bool) {
+	c.t.Helper()
+	deadline := time.After(20 * time.Second)
+	for !done() {
+		select {
+		case <-deadline:
+			c.t.Fatalf("still waiting until %s\n%s", what, c.describe())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func (c *testCluster) describe() (out string) {
+	for id, b := range c.brokers {
+		for _, r := range b.host.Load().Replicas() {
+			s := r.Status()
+			out += fmt.Sprintf("broker %d: %s %s leader %d epoch %d ISR %v HW %d LEO %d remotes %+v\n", id, r.TopicPartition(), s.Role, s.Leader, s.LeaderEpoch, s.ISR, s.HW, s.LEO, s.Remotes)
+		}
+	}
+	return out
+}
+
+func (c *testCluster) client(opts ...kgo.Opt) *kgo.Client {
+	c.t.Helper()
+	var seeds []string
+	for _, p := range c.ports {
+		seeds = append(seeds, net.JoinHostPort("127.0.0.1", strconv.Itoa(p)))
+	}
+	cl, err := kgo.NewClient(append(opts, kgo.SeedBrokers(seeds...), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(cl.Close)
+	return cl
+}
+
+func (c *testCluster) createTopic(cl *kgo.Client, topic string, partitions int32, replicas int16, configs map[string]*string) {
+	c.t.Helper()
+	if _, err := kadm.NewClient(cl).CreateTopic(c.t.Context(), partitions, replicas, configs, topic); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *testCluster) status(id cluster.BrokerID, tp cluster.TopicPartition) (replica.Status, bool) {
+	b := c.brokers[id]
+	if b == nil {
+		return replica.Status{}, false
+	}
+	r, ok := b.host.Load().Replica(tp)
+	if !ok {
+		return replica.Status{}, false
+	}
+	return r.Status(), true
+}
+
+// leader is the broker that leads a partition, by its own word.
+func (c *testCluster) leader(tp cluster.TopicPartition) (cluster.BrokerID, replica.Status) {
+	c.t.Helper()
+	var id cluster.BrokerID
+	var s replica.Status
+	c.await("somebody leads "+tp.String(), func() bool {
+		for x := range c.brokers {
+			var ok bool
+			if s, ok = c.status(x, tp); ok && s.Role == partition.Leader {
+				id = x
+				return true
+			}
+		}
+		return false
+	})
+	return id, s
+}
+
+func produce(t *testing.T, cl *kgo.Client, topic string, p int32, from, to int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for i := from; i < to; i++ {
+		if err := cl.ProduceSync(ctx, &kgo.Record{Topic: topic, Partition: p, Value: []byte(strconv.Itoa(i))}).FirstErr(); err != nil {
+			t.Fatalf("record %d: %v", i, err)
+		}
+	}
+}
+
+// consume reads the values of n records from the beginning.
+func consume(t *testing.T, cl *kgo.Client, topic string, p int32, n int) []string {
+	t.Helper()
+	cl.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: {p: kgo.NewOffset().AtStart()}})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	var got []string
+	for len(got) < n && ctx.Err() == nil {
+		f := cl.PollFetches(ctx)
+		f.EachRecord(func(r *kgo.Record) { got = append(got, string(r.Value)) })
+	}
+	return got
+}
+
+func numbers(n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = strconv.Itoa(i)
+	}
+	return out
+}
+
+// A topic lives on three brokers: acks=all waits for all, and a follower's log is
+// the leader's, byte for byte in offsets.
+func TestReplicates(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	cl := c.client()
+	c.createTopic(cl, "t", 1, 3, nil)
+	produce(t, cl, "t", 0, 0, 100)
+	tp := cluster.TopicPartition{Topic: "t"}
+	if id, s := c.leader(tp); s.HW != 100 || s.LEO != 100 || len(s.ISR) != 3 {
+		t.Fatalf("leader %d: HW %d, LEO %d, ISR %v, want 100, 100 and three", id, s.HW, s.LEO, s.ISR)
+	}
+	c.await("every follower has HW 100", func() bool {
+		for id := range c.brokers {
+			if s, ok := c.status(id, tp); !ok || s.HW != 100 || s.LEO != 100 {
+				return false
+			}
+		}
+		return true
+	})
+	if got := consume(t, cl, "t", 0, 100); !slices.Equal(got, numbers(100)) {
+		t.Errorf("consumed %v", got)
+	}
+}
+
+// Each broker is stopped and started in turn, while records are produced:
+// leadership moves, the ISR shrinks and grows, nothing is lost or doubled.
+func TestRollingRestart(t *testing.T) {
+	c := newCluster(t, 3, config.Values{"min.insync.replicas": "2"})
+	cl := c.client()
+	c.createTopic(cl, "t", 1, 3, nil)
+	tp := cluster.TopicPartition{Topic: "t"}
+	n := 0
+	more := func(k int) {
+		produce(t, cl, "t", 0, n, n+k)
+		n += k
+	}
+	more(10)
+	for _, id := range []cluster.BrokerID{1, 2, 3} {
+		c.stop(id)
+		more(10)
+		if leader, s := c.leader(tp); leader == id || slices.Contains(s.ISR, id) {
+			t.Fatalf("broker %d has stopped: leader %d, ISR %v", id, leader, s.ISR)
+		}
+		c.start(id)
+		c.await(fmt.Sprintf("broker %d is back in the ISR", id), func() bool {
+			_, s := c.leader(tp)
+			return slices.Contains(s.ISR, id)
+		})
+		more(10)
+	}
+	if got := consume(t, cl, "t", 0, n); !slices.Equal(got, numbers(n)) {
+		t.Errorf("consumed %v, want 0 to %d", got, n-1)
+	}
+}
+
+// A broker that loses its session and comes back is taken out of the ISR and
+// back in; what it led is led by another meanwhile.
+func TestSessionExpiryOfTheLeader(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	cl := c.client()
+	c.createTopic(cl, "t", 1, 3, nil)
+	tp := cluster.TopicPartition{Topic: "t"}
+	produce(t, cl, "t", 0, 0, 10)
+	old, before := c.leader(tp)
+	c.brokers[old].store.(*embedded.Store).Expire()
+	c.await("the leader's epoch moved and all are in the ISR", func() bool {
+		_, s := c.leader(tp)
+		return s.LeaderEpoch > before.LeaderEpoch && len(s.ISR) == 3
+	})
+	produce(t, cl, "t", 0, 10, 20)
+	if got := consume(t, cl, "t", 0, 20); !slices.Equal(got, numbers(20)) {
+		t.Errorf("consumed %v", got)
+	}
+}
+
+// DeleteRecords is answered when every live replica has moved its log's start.
+func TestDeleteRecordsOnAllReplicas(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	cl := c.client()
+	c.createTopic(cl, "t", 1, 3, nil)
+	produce(t, cl, "t", 0, 0, 10)
+	req := kmsg.NewPtrDeleteRecordsRequest()
+	req.TimeoutMillis = 10_000
+	req.Topics = []kmsg.DeleteRecordsRequestTopic{{Topic: "t", Partitions: []kmsg.DeleteRecordsRequestTopicPartition{{Partition: 0, Offset: 7}}}}
+	resp, err := req.RequestWith(t.Context(), cl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := resp.Topics[0].Partitions[0]; p.ErrorCode != 0 || p.LowWatermark != 7 {
+		t.Fatalf("answer %+v, want low watermark 7", p)
+	}
+	for id := range c.brokers {
+		if s, _ := c.status(id, cluster.TopicPartition{Topic: "t"}); s.LogStart != 7 {
+			t.Errorf("broker %d: log start %d when DeleteRecords was answered, want 7", id, s.LogStart)
+		}
+	}
+}
