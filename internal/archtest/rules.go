@@ -34,7 +34,7 @@ var rules = map[string]rule{
 	"zkmeta/embedded":    {imports: []string{"cluster", "zkmeta", "zkmeta/feed", "internal/clock", "internal/vfs"}},
 	"zkmeta/zkmetatest":  {imports: []string{"cluster", "zkmeta"}},
 
-	"broker": {imports: []string{"broker/...", "cluster", "config", "controller", "controller/loop", "internal/...", "logstore", "partition/...",
+	"broker": {imports: []string{"broker/...", "cluster", "config", "console", "controller", "controller/loop", "internal/...", "logstore", "partition/...",
 		"protocol", "protocol/client", "protocol/server", "zkmeta/..."}},
 	"broker/api": {imports: []string{"broker/configs", "broker/metadata", "broker/producerids", "broker/session", "broker/topics", "cluster", "config",
 		"controller/loop", "internal/...", "logstore", "logstore/producers", "partition", "partition/replica", "protocol", "protocol/record",
@@ -45,7 +45,9 @@ var rules = map[string]rule{
 	"broker/session":     {imports: []string{"cluster"}},
 	"broker/topics":      {imports: []string{"cluster", "config", "zkmeta"}},
 
-	"cmd/kbroker": {imports: []string{"broker", "config", "logstore", "zkmeta/...", "internal/vfs"}},
+	"console": {imports: []string{"internal/metric"}},
+
+	"cmd/kbroker": {imports: []string{"broker", "config", "console", "logstore", "zkmeta/...", "internal/vfs"}},
 	"integration": {},
 	"bench/...":   {imports: []string{"bench/...", "protocol", "protocol/record"}},
 
@@ -54,6 +56,7 @@ var rules = map[string]rule{
 	"internal/delay":      {imports: []string{"internal/clock"}},
 	"internal/invariants": {},
 	"internal/metric":     {},
+	"internal/sim":        {pure: true, imports: []string{"cluster", "partition", "controller", "logstore", "logstore/epochs", "protocol/record", "internal/vfs"}},
 	"internal/vfs":        {},
 }
 
