@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"path/filepath"
-	"slices"
 
 	"github.com/kbroker/kbroker/cluster"
 	"github.com/kbroker/kbroker/internal/vfs"
@@ -50,7 +48,8 @@ func CheckDir(f vfs.FS, dir string) ([]Problem, error) {
 	if locked {
 		return nil, fmt.Errorf("%s: %w; stop the broker before the check", dir, ErrDirLocked)
 	}
-	c := &checker{fs: f, dir: dir, points: map[string]map[cluster.TopicPartition]cluster.Offset{}, ids: map[string]cluster.TopicID{}}
+	c := &checker{fs: f, dir: dir, points: map[string]map[cluster.TopicPartition]cluster.Offset{},
+		ids: map[string]cluster.TopicID{}, owners: map[cluster.TopicID]string{}, shared: map[[2]string]bool{}}
 	if err := c.run(); err != nil {
 		return nil, err
 	}
@@ -65,6 +64,9 @@ type checker struct {
 	clean    bool // the last stop was
 	points   map[string]map[cluster.TopicPartition]cluster.Offset
 	ids      map[string]cluster.TopicID // by topic
+	owners   map[cluster.TopicID]string // the topic that was first to have it
+	shared   map[[2]string]bool         // pairs of topics of one id that are told
+	indexes  indexReader
 	problems []Problem
 	in       string // file that problems are about
 	perFile  int
@@ -176,6 +178,23 @@ func (c *checker) partition(name string) error {
 	return p.run()
 }
 
+// Strays are the directories of partitions in a data directory that known does
+// not know, in the order of their names.
+func Strays(f vfs.FS, dir string, known func(topic string, partition int32) bool) ([]string, error) {
+	list, err := f.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var strays []string
+	for _, e := range list {
+		tp, kind, err := parseDirName(e.Name)
+		if e.Dir && err == nil && (kind == dirCurrent || kind == dirMoving) && !known(tp.Topic, tp.Partition) {
+			strays = append(strays, e.Name)
+		}
+	}
+	return strays, nil
+}
+
 // topicID compares partition.metadata with the other partitions of the topic.
 func (p *partitionCheck) topicID() error {
 	p.file(filepath.Join(p.name, partitionMetadataFile))
@@ -193,15 +212,30 @@ func (p *partitionCheck) topicID() error {
 	if p.kind != dirCurrent {
 		return nil
 	}
-	for _, topic := range slices.Sorted(maps.Keys(p.ids)) {
-		if (topic == p.tp.Topic) != (p.ids[topic] == id) {
-			p.problem("topic id %s, but a partition of %s has %s", id, topic, p.ids[topic])
-		}
-	}
-	if _, ok := p.ids[p.tp.Topic]; !ok {
-		p.ids[p.tp.Topic] = id
-	}
+	p.compareTopicID(id)
 	return nil
+}
+
+// compareTopicID tells of a partition that differs from its topic, and once of
+// two topics with one id.
+func (p *partitionCheck) compareTopicID(id cluster.TopicID) {
+	topic := p.tp.Topic
+	first, known := p.ids[topic]
+	owner, taken := p.owners[id]
+	pair := [2]string{owner, topic}
+	switch {
+	case known && first != id:
+		p.problem("topic id %s, but a partition of %s has %s", id, topic, first)
+	case taken && owner != topic && !p.shared[pair]:
+		p.problem("topic id %s, but a partition of %s has %s", id, owner, id)
+		p.shared[pair] = true
+	}
+	if !known {
+		p.ids[topic] = id
+	}
+	if !taken {
+		p.owners[id] = topic
+	}
 }
 
 // checkpoints compares what the root's checkpoint files say with the log.

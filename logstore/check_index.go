@@ -1,14 +1,12 @@
 package logstore
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
 
 	"github.com/kbroker/kbroker/cluster"
-	"github.com/kbroker/kbroker/internal/vfs"
 )
 
 // offsetIndexChecker judges the entries of an offset index one after the other.
@@ -88,7 +86,7 @@ func (s *segmentCheck) openIndexes() error {
 // that is allocated ahead and taken away by a clean stop: behind entries they
 // would lead a binary search astray. An index of nothing else only costs time.
 func (s *segmentCheck) readIndex(ext string, entry int) ([]byte, error) {
-	data, err := vfs.ReadFile(s.fs, s.path(fileName(s.base, ext)), maxSmallFile)
+	x, err := s.indexes.read(s.fs, s.path(fileName(s.base, ext)), entry)
 	if errors.Is(err, fs.ErrNotExist) {
 		s.indexProblem(ext, "missing")
 		return nil, nil
@@ -96,16 +94,13 @@ func (s *segmentCheck) readIndex(ext string, entry int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n := len(data) % entry; n != 0 {
-		s.indexProblem(ext, fmt.Sprintf("%d bytes at the end are no whole entry", n))
-		data = data[:len(data)-n]
+	if x.odd != 0 {
+		s.indexProblem(ext, fmt.Sprintf("%d bytes at the end are no whole entry", x.odd))
 	}
-	used := len(bytes.TrimRight(data, "\x00"))
-	used = (used + entry - 1) / entry * entry
-	if used > 0 && len(data) > used {
-		s.indexProblem(ext, fmt.Sprintf("%d bytes of zeros at the end", len(data)-used))
+	if len(x.entries) > 0 && x.zeros > 0 {
+		s.indexProblem(ext, fmt.Sprintf("%d bytes of zeros at the end", x.zeros))
 	}
-	return data[:used], nil
+	return x.entries, nil
 }
 
 func (s *segmentCheck) openTxns() error {

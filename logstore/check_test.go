@@ -174,6 +174,22 @@ func TestCheckTopicIDs(t *testing.T) {
 	}
 }
 
+// Two topics with one id are told once, whatever the number of their partitions
+// and the order of their names; a partition unlike its topic is told each time.
+func TestCheckTopicIDsOnce(t *testing.T) {
+	m, dir := copyData(t)
+	for _, to := range []string{"gold-1", "other-0", "other-1", "third-0"} {
+		copyTree(t, m, filepath.Join(kafkaData, "data", "gold-0"), dir+"/"+to)
+	}
+	putFile(t, m, dir+"/gold-1/partition.metadata", []byte("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n"))
+	want := "gold-1/partition.metadata: topic id AAAAAAAAAAAAAAAAAAAAAQ, but a partition of gold has J8u3yw3nQYqK1kNfVbq0Jw\n" +
+		"other-0/partition.metadata: topic id J8u3yw3nQYqK1kNfVbq0Jw, but a partition of gold has J8u3yw3nQYqK1kNfVbq0Jw\n" +
+		"third-0/partition.metadata: topic id J8u3yw3nQYqK1kNfVbq0Jw, but a partition of gold has J8u3yw3nQYqK1kNfVbq0Jw\n"
+	if got := checked(t, m, dir); got != want {
+		t.Fatalf("got %s", got)
+	}
+}
+
 func TestCheckRefusals(t *testing.T) {
 	m, dir := copyData(t)
 	if _, err := CheckDir(m, dir+"/none"); err == nil {

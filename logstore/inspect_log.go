@@ -272,26 +272,19 @@ func printable(b []byte) string {
 
 // offsetIndex prints the entries and looks each up in the log.
 func (d *dumper) offsetIndex(base int64) error {
-	data, log, err := d.indexAndLog(base)
+	x, log, err := d.indexAndLog(base, offsetEntry)
 	if err != nil {
 		return err
 	}
 	if log != nil {
 		defer log.Close()
 	}
-	if n := len(data) % offsetEntry; n != 0 {
-		d.problem("%d bytes at the end are no whole entry", n)
-	}
-	if len(data) < offsetEntry {
+	if len(x.entries) == 0 {
 		d.printf("%s is empty.\n", d.path)
 	}
 	c := offsetIndexChecker{base: base}
-	for i := range len(data) / offsetEntry {
-		rel, pos := offsetAt(data, i)
-		if rel == 0 && pos == 0 && i > 0 {
-			d.printf("The rest is not used: %d bytes\n", len(data)-i*offsetEntry)
-			return nil
-		}
+	for i := range len(x.entries) / offsetEntry {
+		rel, pos := offsetAt(x.entries, i)
 		d.printf("offset: %d position: %d\n", base+rel, pos)
 		if text := c.entry(rel, pos); text != "" {
 			d.problem("%s", text)
@@ -299,19 +292,30 @@ func (d *dumper) offsetIndex(base int64) error {
 			d.problem("%s", text)
 		}
 	}
+	d.endOfIndex(x)
 	return nil
 }
 
-func (d *dumper) indexAndLog(base int64) ([]byte, vfs.File, error) {
-	data, err := d.read()
+func (d *dumper) indexAndLog(base int64, entry int) (indexFile, vfs.File, error) {
+	x, err := new(indexReader).read(d.fs, d.path, entry)
 	if err != nil {
-		return nil, nil, err
+		return x, nil, err
 	}
 	log, found, err := openBeside(d.fs, d.path, base, extLog)
 	if err == nil && !found {
 		d.printf("No log beside it: entries are not looked up\n")
 	}
-	return data, log, err
+	return x, log, err
+}
+
+// endOfIndex tells of what lies behind the entries.
+func (d *dumper) endOfIndex(x indexFile) {
+	if x.zeros > 0 {
+		d.printf("Not used yet: %d bytes of zeros at the end, allocated ahead\n", x.zeros)
+	}
+	if x.odd > 0 {
+		d.problem("%d bytes at the end are no whole entry", x.odd)
+	}
 }
 
 // lookUp tells what is wrong with an offset index's entry: at its position must
@@ -339,9 +343,12 @@ func lookUp(log vfs.File, off, pos int64) string {
 
 // timeIndex prints the entries and compares them with the log.
 func (d *dumper) timeIndex(base int64) error {
-	data, log, err := d.indexAndLog(base)
+	x, log, err := d.indexAndLog(base, timeEntry)
 	if err != nil {
 		return err
+	}
+	if len(x.entries) == 0 && x.zeros == timeEntry { // a record of 1970 at the base offset
+		x.entries, x.zeros = make([]byte, timeEntry), 0
 	}
 	largest := &largestTimestamp{ts: math.MinInt64, upTo: cluster.NoOffset}
 	if log != nil {
@@ -350,16 +357,9 @@ func (d *dumper) timeIndex(base int64) error {
 			return err
 		}
 	}
-	if n := len(data) % timeEntry; n != 0 {
-		d.problem("%d bytes at the end are no whole entry", n)
-	}
 	c := timeIndexChecker{base: base}
-	for i := range len(data) / timeEntry {
-		ts, rel := timeAt(data, i)
-		if ts == 0 && rel == 0 && i > 0 {
-			d.printf("The rest is not used: %d bytes\n", len(data)-i*timeEntry)
-			return nil
-		}
+	for i := range len(x.entries) / timeEntry {
+		ts, rel := timeAt(x.entries, i)
 		d.printf("timestamp: %d offset: %d\n", ts, base+rel)
 		text := c.entry(ts, rel)
 		if text == "" && log != nil {
@@ -372,6 +372,7 @@ func (d *dumper) timeIndex(base int64) error {
 			d.problem("%s", text)
 		}
 	}
+	d.endOfIndex(x)
 	return nil
 }
 
