@@ -11,10 +11,10 @@ import (
 	"github.com/kbroker/kbroker/cluster"
 )
 
-// TestStories runs the stories in testdata: a verb with its arguments, then
+// TestStories runs the stories of one replica: a verb with its arguments, then
 // the state that it leaves. Check runs after every step.
 func TestStories(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/one", func(t *testing.T, path string) {
 		s := New(1, 0, 0, 0)
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			out := step(t, &s, d)
