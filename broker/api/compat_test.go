@@ -62,8 +62,8 @@ func TestEveryFileIsOneAPI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(files) != len(registered) {
-		t.Errorf("%d files for %d APIs: one file an API", len(files), len(registered))
+	if len(files)+len(absent) != len(registered) {
+		t.Errorf("%d files for %d APIs, %d of them without a file of their own: one file an API", len(files), len(registered), len(absent))
 	}
 	for _, f := range files {
 		var key int16

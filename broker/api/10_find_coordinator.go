@@ -1,0 +1,100 @@
+package api
+
+import (
+	"github.com/kbroker/kbroker/cluster"
+	"github.com/kbroker/kbroker/protocol"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// FindCoordinator (10).
+//
+//	v1  transactional ids
+//	v3  flexible
+//	v4  several keys (KIP-699)
+//	v5  TRANSACTION_ABORTABLE (KIP-890)
+//	v6  share groups, which 3.9 in ZooKeeper mode does not have
+func init() {
+	register(API{Key: protocol.FindCoordinator, Handle: findCoordinator,
+		Notes: "names the coordinator where another broker is it; COORDINATOR_NOT_AVAILABLE where this one is, which has no coordinators yet"})
+}
+
+// The kinds of coordinators.
+const (
+	groupCoordinator       = 0
+	transactionCoordinator = 1
+	shareCoordinator       = 2
+)
+
+func findCoordinator(h *Handlers, c *Call) {
+	req := c.Msg.(*kmsg.FindCoordinatorRequest)
+	resp := req.ResponseKind().(*kmsg.FindCoordinatorResponse)
+	keys := req.CoordinatorKeys
+	if req.Version < 4 {
+		keys = []string{req.CoordinatorKey}
+	}
+	for _, key := range keys {
+		a := kmsg.NewFindCoordinatorResponseCoordinator()
+		a.Key, a.NodeID, a.Port = key, -1, -1
+		id, n, err := c.coordinator(req.CoordinatorType, key)
+		if err != nil {
+			a.ErrorCode = CodeOf(err)
+			a.ErrorMessage = kmsg.StringPtr(err.Error())
+		} else {
+			a.NodeID, a.Host, a.Port = int32(id), n.Host, n.Port
+		}
+		if req.Version < 4 {
+			resp.ErrorCode, resp.ErrorMessage, resp.NodeID, resp.Host, resp.Port = a.ErrorCode, a.ErrorMessage, a.NodeID, a.Host, a.Port
+		} else {
+			resp.Coordinators = append(resp.Coordinators, a)
+		}
+	}
+	c.Reply(resp)
+}
+
+// coordinator finds who coordinates a group or a transactional id.
+func (c *Call) coordinator(kind int8, key string) (cluster.BrokerID, *node, error) {
+	var topic string
+	switch {
+	case kind == groupCoordinator && !c.Allowed(OpDescribe, ResGroup, key):
+		return 0, nil, protocol.ErrGroupAuthorizationFailed
+	case kind == groupCoordinator:
+		topic = cluster.GroupMetadataTopic
+	case kind == transactionCoordinator && !c.Allowed(OpDescribe, ResTransactionalID, key):
+		return 0, nil, protocol.ErrTransactionalIDAuthorizationFailed
+	case kind == transactionCoordinator:
+		topic = cluster.TransactionStateTopic
+	case kind == shareCoordinator && c.Version() >= 6 && !c.Allowed(OpClusterAction, ResCluster, ClusterName):
+		return 0, nil, protocol.ErrClusterAuthorizationFailed
+	case kind == shareCoordinator && c.Version() >= 6:
+		return 0, nil, protocol.ErrCoordinatorNotAvailable
+	default:
+		return 0, nil, protocol.ErrInvalidRequest
+	}
+	t, ok := c.h.Metadata.Topic(topic)
+	if !ok || len(t.Partitions) == 0 {
+		return 0, nil, protocol.ErrCoordinatorNotAvailable
+	}
+	leader, _, n, ok := c.currentLeader(topic, coordinatorPartition(key, len(t.Partitions)))
+	if !ok || n == nil || leader == c.h.Self {
+		return 0, nil, protocol.ErrCoordinatorNotAvailable
+	}
+	return leader, n, nil
+}
+
+// coordinatorPartition is the partition of an internal topic that a key belongs
+// to: the absolute value of Java's hash of the string, that of the smallest
+// integer being 0.
+func coordinatorPartition(key string, partitions int) int32 {
+	var h int32
+	for _, r := range key { // Java hashes UTF-16 units
+		if r >= 0x10000 {
+			h = 31*h + 0xd800 + (r-0x10000)>>10
+			r = 0xdc00 + (r-0x10000)&0x3ff
+		}
+		h = 31*h + r
+	}
+	if h == -1<<31 {
+		return 0
+	}
+	return max(h, -h) % int32(partitions)
+}
