@@ -37,6 +37,8 @@ type Broker struct {
 	QueuedMaxRequestBytes        int64            // queued.max.request.bytes; not positive: no bound was set
 	RequestTimeout               time.Duration    // request.timeout.ms
 
+	HTTPListener string // kbroker.http.listener: HOST:PORT, an empty host being loopback; "": none
+
 	// Topics.
 	AutoCreateTopics         bool  // auto.create.topics.enable
 	DeleteTopicEnable        bool  // delete.topic.enable
@@ -164,6 +166,7 @@ func (b *Broker) bindings() []binding {
 		{"leader.imbalance.check.interval.seconds", &b.LeaderRebalanceEvery},
 		{"leader.imbalance.per.broker.percentage", &b.LeaderRebalancePercentage},
 		{"kbroker.controller.eligible", &b.ControllerEligible},
+		{"kbroker.http.listener", &b.HTTPListener},
 		{"zookeeper.connect", &b.ZooKeeperConnect},
 		{"zookeeper.session.timeout.ms", &b.ZooKeeperSessionTimeout},
 		{"zookeeper.connection.timeout.ms", &b.ZooKeeperConnectionTimeout},

@@ -103,6 +103,8 @@ func TestErrorLines(t *testing.T) {
 		{"log.message.format.version=latest", "log.message.format.version=latest: version latest is not a valid version"},
 		{"listeners=PLAINTEXT:9092", `listeners=PLAINTEXT:9092: "PLAINTEXT:9092" is no endpoint; write NAME://HOST:PORT, an IPv6 host as [::1]`},
 		{"listeners=PLAINTEXT://h:70000", "listeners=PLAINTEXT://h:70000: port 70000 of PLAINTEXT://h:70000 is not one of 0 to 65535"},
+		{"kbroker.http.listener=8090", `kbroker.http.listener=8090: "8090" is no HOST:PORT; write localhost:8090, :8090 for loopback, 0.0.0.0:8090 for every interface, an IPv6 host as [::1]:8090`},
+		{"kbroker.http.listener=h:70000", `kbroker.http.listener=h:70000: "h:70000" is no HOST:PORT; write localhost:8090, :8090 for loopback, 0.0.0.0:8090 for every interface, an IPv6 host as [::1]:8090`},
 		{"listeners=SSL://:9093", "listeners=SSL://:9093: listener SSL wants SSL, which kbroker does not speak yet; use PLAINTEXT"},
 		{"listeners=A://:9093", "listeners=A://:9093: listener A has no security protocol; add A:PLAINTEXT to listener.security.protocol.map"},
 		{"listeners=PLAINTEXT://[::1::]:9092", "listeners=PLAINTEXT://[::1::]:9092: host ::1:: of PLAINTEXT://[::1::]:9092 is no IPv6 address"},

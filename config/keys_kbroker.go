@@ -1,9 +1,30 @@
 package config
 
+import (
+	"fmt"
+	"net"
+	"strconv"
+)
+
 // Keys of kbroker's own.
 var ownKeys = []row{
-	{"kbroker.http.listener", String, "", nil, ReadOnly, Low, 0, "HOST:PORT for health, metrics and the console, an empty host being loopback; none when empty."},
+	{"kbroker.http.listener", String, "", hostPort(), ReadOnly, Low, acts, "HOST:PORT for health, metrics and the console, an empty host being loopback; none when empty."},
 	{"kbroker.controller.eligible", Boolean, "true", nil, ReadOnly, Low, acts, "Whether this broker may become the controller."},
 	{"kbroker.zookeeper.fencing", String, "auto", oneOf("auto", "off"), ReadOnly, Low, acts, "Stops serving as leader when the ZooKeeper session may have ended: auto, or off as in Kafka."},
 	{"kbroker.max.open.files", Int, "0", atLeast(0), ReadOnly, Low, acts, "Log files held open at a time; 0 takes a share of the process's limit."},
+}
+
+// hostPort allows an address to listen on, or nothing.
+func hostPort() *check {
+	return &check{"HOST:PORT, :PORT or empty", func(_ Type, v value) (string, string) {
+		if v.s == "" {
+			return "", ""
+		}
+		_, port, err := net.SplitHostPort(v.s)
+		n, bad := strconv.Atoi(port)
+		if err != nil || bad != nil || n < 0 || n > 65535 {
+			return v.s, fmt.Sprintf("%q is no HOST:PORT; write localhost:8090, :8090 for loopback, 0.0.0.0:8090 for every interface, an IPv6 host as [::1]:8090", v.s)
+		}
+		return "", ""
+	}}
 }
