@@ -19,6 +19,7 @@ import (
 	"github.com/kbroker/kbroker/broker/topics"
 	"github.com/kbroker/kbroker/cluster"
 	"github.com/kbroker/kbroker/config"
+	"github.com/kbroker/kbroker/console"
 	"github.com/kbroker/kbroker/controller/loop"
 	"github.com/kbroker/kbroker/internal/clock"
 	"github.com/kbroker/kbroker/internal/delay"
@@ -60,6 +61,8 @@ type Broker struct {
 	loop     atomic.Pointer[loop.Loop]
 	metrics  *metric.Registry
 	keeper   *registration
+	session  *sessionWatch
+	console  *console.Server // nil: none
 
 	replication *replication
 
@@ -93,7 +96,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 
 func (b *Broker) start(ctx context.Context) error {
 	steps := []func(context.Context) error{
-		b.openStore, b.identify, b.loadConfigs, b.openLogs, b.listen, b.register, b.contend,
+		b.openStore, b.identify, b.loadConfigs, b.openLogs, b.listen, b.listenConsole, b.register, b.contend, b.serveConsole,
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -213,7 +216,7 @@ func (b *Broker) openLogs(context.Context) error {
 	}
 	b.replication = b.newReplication()
 	host := replica.NewHost(replica.Options{Self: b.id, Store: logs, TopicConfig: b.configs.Topic, MaxLag: c.ReplicaLagTimeMax,
-		Fetching: b.replication.fetchers, Proposals: b.replication.isr, Clock: b.o.Clock, Logger: b.o.Logger})
+		FenceAfter: c.ZooKeeperSessionTimeout, Fetching: b.replication.fetchers, Proposals: b.replication.isr, Clock: b.o.Clock, Logger: b.o.Logger})
 	logs.SetHighWatermarkSource(host.HighWatermarks)
 	b.host.Store(host)
 	b.replication.start(b, host)
@@ -350,6 +353,7 @@ const drainTimeout = 10 * time.Second
 
 func (b *Broker) stop() error {
 	var errs []error
+	b.closeConsole()
 	if b.loop.Load() != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), b.shutdownTimeout())
 		b.controlledShutdown(ctx)

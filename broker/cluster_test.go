@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -290,4 +291,36 @@ func TestDeleteRecordsOnAllReplicas(t *testing.T) {
 			t.Errorf("broker %d: log start %d when DeleteRecords was answered, want 7", id, s.LogStart)
 		}
 	}
+}
+
+// A leader cut off from ZooKeeper keeps serving while its followers fetch; one
+// that its followers have left too stops taking what needs no follower.
+func TestFencesItselfOnlyWhenCutOffFromItsFollowersToo(t *testing.T) {
+	c := newCluster(t, 3, config.Values{"zookeeper.session.timeout.ms": "300"})
+	cl := c.client(kgo.RequiredAcks(kgo.LeaderAck()), kgo.DisableIdempotentWrite(), kgo.RecordRetries(0))
+	c.createTopic(cl, "t", 1, 3, nil)
+	tp := cluster.TopicPartition{Topic: "t"}
+	produce(t, cl, "t", 0, 0, 1)
+	leader, _ := c.leader(tp)
+	b := c.brokers[leader]
+	r, _ := b.host.Load().Replica(tp)
+	b.store.(*embedded.Store).Disconnect()
+	lost := time.Now()
+	for time.Since(lost) < 900*time.Millisecond {
+		produce(t, cl, "t", 0, 0, 1)
+	}
+	for id, other := range c.brokers {
+		if id != leader {
+			other.replication.fetchers.Close()
+		}
+	}
+	c.await("the leader has fenced itself", func() bool {
+		_, err := r.Read(replica.ReadRequest{Isolation: replica.ToHW, CurrentEpoch: -1, LastEpoch: -1, MaxBytes: 1})
+		return errors.Is(err, partition.ErrNotLeader)
+	})
+	b.store.(*embedded.Store).Reconnect()
+	c.await("it serves again", func() bool {
+		_, err := r.Read(replica.ReadRequest{Isolation: replica.ToHW, CurrentEpoch: -1, LastEpoch: -1, MaxBytes: 1})
+		return err == nil
+	})
 }

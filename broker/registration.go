@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/kbroker/kbroker/zkmeta"
 	zkclient "github.com/kbroker/kbroker/zkmeta/client"
@@ -18,6 +19,8 @@ type registration struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	done   chan struct{}
+
+	standing atomic.Uint64 // generation of the session that holds the registration
 }
 
 func newRegistration(b *Broker) *registration {
@@ -101,6 +104,7 @@ func (r *registration) register(ctx context.Context) (zkmeta.Session, error) {
 		return nil, err
 	}
 	b.epoch.Store(int64(epoch))
+	r.standing.Store(s.Generation())
 	b.logs.SetBrokerEpoch(epoch)
 	b.o.Logger.Info().Int64("brokerEpoch", int64(epoch)).Msg("registered")
 	return s, nil
@@ -124,10 +128,26 @@ func (r *registration) watchFeatures(ctx context.Context, s zkmeta.Session) erro
 	return nil
 }
 
+// watchConnection tells the partitions whether ZooKeeper can be reached, so that
+// leaders that may have lost their cluster fence themselves.
+func (r *registration) watchConnection(e zkmeta.EventType) {
+	h := r.b.host.Load()
+	if h == nil || r.b.static.ZooKeeperFencing == "off" {
+		return
+	}
+	switch e {
+	case zkmeta.Disconnected:
+		h.ZooKeeperLost(true)
+	case zkmeta.Connected, zkmeta.SessionStarted:
+		h.ZooKeeperLost(false)
+	}
+}
+
 func (r *registration) keep(generation uint64) {
 	defer close(r.done)
 	for e := range r.events {
 		var err error
+		r.watchConnection(e.Type)
 		switch {
 		case e.Type == zkmeta.SessionStarted && e.Generation > generation:
 			var s zkmeta.Session

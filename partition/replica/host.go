@@ -38,11 +38,10 @@ type Options struct {
 	MaxLag      time.Duration // replica.lag.time.max.ms; 0: its default
 	Fetching    Fetching      // nil: nobody is followed
 	Proposals   Proposals     // nil: the ISR stays as the controller makes it
-	// Fenced reports that the broker may have lost its cluster: ZooKeeper has
-	// been out of reach for the session's time-out. nil: never.
-	Fenced func() bool
-	Clock  clock.Clock // nil: the machine's
-	Logger zerolog.Logger
+	// FenceAfter is the session's time-out: see Host.ZooKeeperLost.
+	FenceAfter time.Duration
+	Clock      clock.Clock // nil: the machine's
+	Logger     zerolog.Logger
 }
 
 type alone struct{}
@@ -81,7 +80,9 @@ type Host struct {
 	checkpointed map[cluster.TopicPartition]cluster.Offset // HWs read at start, until claimed
 
 	live atomic.Pointer[[]cluster.BrokerID] // sorted; replaced, never changed
-	isr  ISRCounts
+	// lostAt is when ZooKeeper was lost, as partition.Time and one; 0: it is not.
+	lostAt atomic.Int64
+	isr    ISRCounts
 
 	// Arrivals holds the fetches of followers that know of a partition, or of an
 	// epoch, before this broker does.
@@ -115,6 +116,34 @@ func (h *Host) isrChanged(tp cluster.TopicPartition, from, to []cluster.BrokerID
 		h.isr.Expands.Add(1)
 	}
 	h.o.Logger.Info().Stringer("partition", tp).Any("from", from).Any("to", to).Msg("ISR changed")
+}
+
+// ZooKeeperLost tells whether the connection to ZooKeeper is lost
+// (kbroker.zookeeper.fencing). Once it has been for the session's time-out,
+// another leader may have been elected, or ZooKeeper is down for everybody; what
+// tells the two apart is whether the followers still fetch. A leader of which
+// some follower in the ISR has not for as long answers NOT_LEADER_OR_FOLLOWER to
+// acks=0 and 1 and to consumers. acks=all needs no fence: HW does not pass
+// without the followers. A leader alone in its ISR keeps serving, as nobody else
+// can be elected.
+func (h *Host) ZooKeeperLost(lost bool) {
+	switch {
+	case !lost:
+		h.lostAt.Store(0)
+	default:
+		h.lostAt.CompareAndSwap(0, int64(h.now())+1)
+	}
+}
+
+// fencedLocked reports whether the replica may not serve what needs no follower.
+// The caller holds state.
+func (r *Replica) fencedLocked() bool {
+	at := r.host.lostAt.Load()
+	if at == 0 {
+		return false
+	}
+	now, after := r.host.now(), r.host.o.FenceAfter
+	return now-partition.Time(at) >= partition.Time(after) && r.part.CutOff(now, after)
 }
 
 // LiveBrokersChanged tells which brokers are live, sorted.

@@ -3,6 +3,7 @@ package replica
 import (
 	"github.com/kbroker/kbroker/cluster"
 	"github.com/kbroker/kbroker/logstore"
+	"github.com/kbroker/kbroker/partition"
 )
 
 // Isolation bounds what a reader sees.
@@ -96,11 +97,14 @@ func (r *Replica) addAborted(res *ReadResult, from cluster.Offset) error {
 }
 
 func (r *Replica) viewFor(q ReadRequest) (View, error) {
-	if q.LeaderOnly {
-		return r.LeaderView(q.CurrentEpoch)
-	}
 	r.state.Lock()
 	err := r.part.CheckEpoch(q.CurrentEpoch)
+	if q.LeaderOnly {
+		err = r.part.CheckLeader(q.CurrentEpoch)
+	}
+	if err == nil && q.Isolation != ToLEO && r.fencedLocked() {
+		err = partition.ErrNotLeader
+	}
 	v := r.viewLocked()
 	r.state.Unlock()
 	v.LSO = r.log.LSO(v.HW)

@@ -126,10 +126,13 @@ func (r *Replica) mayAppend(acksAll bool) (cluster.LeaderEpoch, error) {
 	if err := r.part.CheckLeader(cluster.NoLeaderEpoch); err != nil {
 		return 0, err
 	}
-	if acksAll {
+	switch {
+	case acksAll:
 		if err := r.part.CheckMinISR(); err != nil {
 			return 0, err
 		}
+	case r.fencedLocked():
+		return 0, partition.ErrNotLeader
 	}
 	return r.part.LeaderEpoch(), nil
 }
