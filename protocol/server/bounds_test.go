@@ -108,6 +108,46 @@ func TestSlowFramesEnd(t *testing.T) {
 	}
 }
 
+// Half a frame does not keep a connection from being idle, but every piece of it
+// that arrives does.
+func TestHalfFrameIsIdle(t *testing.T) {
+	for name, step := range map[string]int{"small": 5, "large": 70 << 10} {
+		t.Run(name, func(t *testing.T) {
+			g, clk := timed(t, Options{IdleTimeout: 10 * time.Second, FrameTimeout: time.Hour, Handler: answer})
+			nc := g.dial("L")
+			stillServes(t, nc)
+			c, raw := g.conn(), joinGroup(1, 400<<10)
+			for range 4 {
+				before := c.lastActive.Load()
+				clk.Advance(6 * time.Second)
+				write(t, nc, raw[:step])
+				raw = raw[step:]
+				eventually(t, "a piece", func() bool { return c.lastActive.Load() > before && c.frameSince.Load() != 0 })
+			}
+			clk.Advance(9 * time.Second)
+			before := c.lastActive.Load()
+			write(t, nc, raw[:step])
+			eventually(t, "still there", func() bool { return c.lastActive.Load() > before })
+			eventually(t, "the end", func() bool { // a piece may come in several
+				clk.Advance(11 * time.Second)
+				return isDone(c)
+			})
+			if got := g.log.String(); got != "" {
+				t.Errorf("it ended as slow, not as idle: %q", got)
+			}
+		})
+	}
+}
+
+func isDone(c *Conn) bool {
+	select {
+	case <-c.Done():
+		return true
+	default:
+		return false
+	}
+}
+
 // Frames that go on arriving, one after the other begun before the last ended,
 // are no slow frame.
 func TestEndlessFramesAreNotSlow(t *testing.T) {

@@ -32,7 +32,14 @@ func TestMetrics(t *testing.T) {
 	eventually(t, "counted", func() bool { return g.count.span(fetchConsumer).bytes.Value() > 0 })
 	got := map[string]float64{}
 	for _, m := range reg.Read() {
-		got[m.Name.String()+" "+m.Field] = m.Value
+		switch name := m.Name.String(); m.Kind {
+		case metric.KindSpan:
+			got[name+" SumMs"], got[name+" MaxMs"] = float64(m.Sum.Milliseconds()), float64(m.Max.Milliseconds())
+		case metric.KindCounter:
+			got[name+" Count"] = m.Value
+		default:
+			got[name+" Value"] = m.Value
+		}
 	}
 	for name, want := range map[string]float64{
 		"kafka.network:type=RequestMetrics,name=RequestsPerSec,request=Heartbeat,version=4 Count": 1,

@@ -82,8 +82,8 @@ type Options struct {
 	MaxConnectionsOverride map[string]int // max.connections.per.ip.overrides, by address
 	ConnectionRate         int            // max.connection.creation.rate; 0: no limit
 	IdleTimeout            time.Duration  // connections.max.idle.ms; 0: none
-	// FrameTimeout bounds how long a frame may take to arrive, and the steps
-	// before authentication; WriteTimeout how long a client may leave a response
+	// FrameTimeout bounds how long a frame may take to arrive (IdleTimeout, how
+	// long nothing of it may), and the steps before authentication; WriteTimeout how long a client may leave a response
 	// unread. Both are stretched by what has moved. 0: 30 s, and IdleTimeout as in
 	// Kafka (10 min where that is off).
 	FrameTimeout, WriteTimeout time.Duration

@@ -83,12 +83,21 @@ func (in *input) makeRoom() {
 	}
 }
 
-// frameWaits notes that a frame has begun and not ended.
+// frameWaits notes that a frame has begun and not ended, and that a part of it
+// came just now.
 func (c *Conn) frameWaits() {
+	now := c.server.nanos()
 	if c.frameSince.Load() == 0 {
 		c.frameBytes.Store(0)
-		c.frameSince.Store(c.server.nanos())
+		c.frameSince.Store(now)
 	}
+	c.lastActive.Store(now)
+}
+
+// frameMoved notes that n more bytes of a large frame came.
+func (c *Conn) frameMoved(n int) {
+	c.frameBytes.Add(int64(n))
+	c.lastActive.Store(c.server.nanos())
 }
 
 // frameEnds notes that no frame is half there.

@@ -78,9 +78,9 @@ func (c *Conn) overdue(now int64) error {
 }
 
 // idleSince is when the connection last did something; a far future while it
-// does.
+// does. The client that leaves a frame half sent does nothing.
 func (c *Conn) idleSince() int64 {
-	if c.busy.Load() != 0 || c.frameSince.Load() != 0 || c.writeSince.Load() != 0 {
+	if c.busy.Load() != 0 || c.writeSince.Load() != 0 {
 		return math.MaxInt64
 	}
 	since := c.lastActive.Load()

@@ -57,7 +57,7 @@ func (s *stream) readFull(c *Conn, b []byte) error {
 	for len(b) > 0 {
 		n, err := s.nc.Read(b)
 		b = b[n:]
-		c.frameBytes.Add(int64(n))
+		c.frameMoved(n)
 		if err != nil && len(b) > 0 {
 			return err
 		}

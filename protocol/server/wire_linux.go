@@ -127,7 +127,7 @@ func (s *socket) tryReadFull(fd uintptr) bool {
 			return true
 		}
 		s.full = s.full[n:]
-		s.c.frameBytes.Add(int64(n))
+		s.c.frameMoved(n)
 	}
 	return true
 }
