@@ -7,11 +7,13 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/kbroker/kbroker/cluster"
 	"github.com/kbroker/kbroker/config"
+	"github.com/kbroker/kbroker/internal/metric"
 	"github.com/kbroker/kbroker/partition"
 	"github.com/kbroker/kbroker/partition/replica"
 	"github.com/kbroker/kbroker/zkmeta/embedded"
@@ -59,7 +61,7 @@ func (c *testCluster) start(id cluster.BrokerID) *Broker {
 		"log.dirs": c.dirs[id], "zookeeper.connect": "memory:2181", "replica.lag.time.max.ms": "2000",
 		"replica.fetch.backoff.ms": "200", "controlled.shutdown.retry.backoff.ms": "100"}
 	for k, x := range c.values {
-		v[k] = x
+		v[k] = strings.ReplaceAll(x, "ID", strconv.Itoa(int(id)))
 	}
 	cfg, _, err := config.NewBroker(v)
 	if err != nil {
@@ -323,4 +325,26 @@ func TestFencesItselfOnlyWhenCutOffFromItsFollowersToo(t *testing.T) {
 		_, err := r.Read(replica.ReadRequest{Isolation: replica.ToHW, CurrentEpoch: -1, LastEpoch: -1, MaxBytes: 1})
 		return err == nil
 	})
+}
+
+// A consumer that names its rack is sent to the replica there (KIP-392), which
+// serves it committed records only.
+func TestConsumerReadsFromTheNearestReplica(t *testing.T) {
+	c := newCluster(t, 3, config.Values{"broker.rack": "rack-ID",
+		"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"})
+	cl := c.client()
+	c.createTopic(cl, "t", 1, 3, nil)
+	produce(t, cl, "t", 0, 0, 50)
+	leader, _ := c.leader(cluster.TopicPartition{Topic: "t"})
+	near := leader%3 + 1
+	reader := c.client(kgo.Rack(fmt.Sprintf("rack-%d", near)))
+	if got := consume(t, reader, "t", 0, 50); !slices.Equal(got, numbers(50)) {
+		t.Fatalf("consumed %v", got)
+	}
+	served := func(id cluster.BrokerID) int64 {
+		return c.brokers[id].metrics.Counter(metric.Name{Group: "kafka.server", Type: "BrokerTopicMetrics", Name: "BytesOutPerSec"}).Value()
+	}
+	if n := served(near); n == 0 {
+		t.Errorf("broker %d in the consumer's rack has sent %d bytes", near, n)
+	}
 }

@@ -127,3 +127,24 @@ func (s *State) LowWatermark() cluster.Offset {
 	}
 	return low
 }
+
+// NearestTo chooses which in-sync replica a consumer in a rack should read from
+// offset off on (KIP-392): the leader if it is in that rack, else the follower
+// there that has most. NoBroker: it should stay with the leader. racks tells the
+// rack of a live broker.
+func (s *State) NearestTo(rack string, off cluster.Offset, racks func(cluster.BrokerID) (string, bool)) cluster.BrokerID {
+	if own, ok := racks(s.self); s.role != Leader || rack == "" || ok && own == rack {
+		return cluster.NoBroker
+	}
+	best, has := cluster.NoBroker, cluster.Offset(-1)
+	for i := range s.remotes {
+		r := &s.remotes[i]
+		if !slices.Contains(s.isr, r.ID) || r.LEO < off || r.LogStart > off || r.LEO <= has {
+			continue
+		}
+		if theirs, ok := racks(r.ID); ok && theirs == rack {
+			best, has = r.ID, r.LEO
+		}
+	}
+	return best
+}

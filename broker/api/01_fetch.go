@@ -57,6 +57,7 @@ type fetchPart struct {
 	err     error // found before reading
 	res     replica.ReadResult
 	readErr error
+	nearest cluster.BrokerID // to read from instead; NoBroker: from here
 }
 
 const (
@@ -156,7 +157,7 @@ func verdictCode(v session.Verdict) protocol.Code {
 // resolve finds who serves a partition.
 func (f *fetchCall) resolve(w session.Wanted) fetchPart {
 	c, h := f.c, f.c.h
-	p := fetchPart{wanted: w, topic: w.Topic, id: w.ID}
+	p := fetchPart{wanted: w, topic: w.Topic, id: w.ID, nearest: cluster.NoBroker}
 	follower := f.follower != cluster.NoBroker
 	if f.byID {
 		t, ok := h.Metadata.TopicByID(w.ID)
@@ -242,6 +243,9 @@ func (f *fetchCall) read() bool {
 		}
 		if f.follower != cluster.NoBroker {
 			f.followed(p)
+		} else if f.redirect(p) {
+			now = true
+			continue
 		}
 		if n := p.len(); n > 0 {
 			minOne = false
@@ -250,6 +254,32 @@ func (f *fetchCall) read() bool {
 		}
 	}
 	return now || total >= f.minBytes
+}
+
+// rackAware is the class that Kafka ships for replica.selector.class; others
+// cannot run here.
+const rackAware = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
+// redirect sends a consumer to a replica in its own rack (KIP-392), with no
+// records from here; it reports whether it did.
+func (f *fetchCall) redirect(p *fetchPart) bool {
+	h := f.c.h
+	if f.c.Version() < 11 || f.req.Rack == "" || h.Config().ReplicaSelector != rackAware {
+		return false
+	}
+	p.nearest = p.replica.NearestTo(f.req.Rack, p.query.Offset, func(id cluster.BrokerID) (string, bool) {
+		b, ok := h.Metadata.Broker(id)
+		return b.Rack, ok && f.c.node(id) != nil
+	})
+	if p.nearest == cluster.NoBroker {
+		return false
+	}
+	if p.res.Slice != nil {
+		p.res.Slice.Release()
+		p.res.Slice = nil
+	}
+	p.res.Aborted = nil
+	return true
 }
 
 // followed tells the partition how far its follower has come. The order is that

@@ -32,7 +32,7 @@ func (f *fetchCall) answer() {
 	for i := range f.parts {
 		payloads[i] = f.answerPart(resp, i, &answers[i])
 		told[i] = session.Told{HasRecords: payloads[i] != nil && payloads[i].Len() > 0, Failed: answers[i].ErrorCode != 0,
-			MustSend: f.parts[i].res.Diverging != nil,
+			MustSend: f.parts[i].res.Diverging != nil || f.parts[i].nearest != cluster.NoBroker,
 			HW:       cluster.Offset(answers[i].HighWatermark), LogStart: cluster.Offset(answers[i].LogStartOffset)}
 	}
 	id, verdict := f.session.Answer(now, told, keep)
@@ -99,6 +99,7 @@ func (f *fetchCall) answerPart(resp *kmsg.FetchResponse, i int, out *kmsg.FetchR
 	if d := p.res.Diverging; d != nil {
 		out.DivergingEpoch.Epoch, out.DivergingEpoch.EndOffset = int32(d.Epoch), int64(d.EndOffset)
 	}
+	out.PreferredReadReplica = int32(p.nearest)
 	n := 0
 	if records != nil {
 		n = records.Len()
@@ -115,6 +116,10 @@ func (f *fetchCall) countFetched(topic string, bytes int, failed bool) {
 	}
 	for _, m := range all {
 		if m == nil {
+			continue
+		}
+		if f.follower != cluster.NoBroker {
+			m.replicationBytesOut.Add(int64(bytes))
 			continue
 		}
 		m.fetchRequests.Add(1)

@@ -8,6 +8,7 @@ import (
 // topicMetrics are kafka.server:type=BrokerTopicMetrics of one topic, or of all.
 type topicMetrics struct {
 	messagesIn, bytesIn, bytesOut, bytesRejected  *metric.Counter
+	replicationBytesOut                           *metric.Counter // to followers
 	produceRequests, fetchRequests                *metric.Counter
 	failedProduce, failedFetch                    *metric.Counter
 	produceConversions, fetchConversions          *metric.Counter
@@ -24,8 +25,9 @@ func newTopicMetrics(r *metric.Registry, topic string) *topicMetrics {
 	}
 	return &topicMetrics{
 		messagesIn: meter("MessagesInPerSec"), bytesIn: meter("BytesInPerSec"), bytesOut: meter("BytesOutPerSec"),
-		bytesRejected:   meter("BytesRejectedPerSec"),
-		produceRequests: meter("TotalProduceRequestsPerSec"), fetchRequests: meter("TotalFetchRequestsPerSec"),
+		replicationBytesOut: meter("ReplicationBytesOutPerSec"),
+		bytesRejected:       meter("BytesRejectedPerSec"),
+		produceRequests:     meter("TotalProduceRequestsPerSec"), fetchRequests: meter("TotalFetchRequestsPerSec"),
 		failedProduce: meter("FailedProduceRequestsPerSec"), failedFetch: meter("FailedFetchRequestsPerSec"),
 		produceConversions: meter("ProduceMessageConversionsPerSec"), fetchConversions: meter("FetchMessageConversionsPerSec"),
 		invalidMagic: meter("InvalidMagicNumberRecordsPerSec"), invalidCRC: meter("InvalidMessageCrcRecordsPerSec"),

@@ -55,6 +55,13 @@ func (r *Replica) FollowerFetched(id cluster.BrokerID, epoch cluster.LeaderEpoch
 	return v
 }
 
+// NearestTo is partition.State.NearestTo.
+func (r *Replica) NearestTo(rack string, off cluster.Offset, racks func(cluster.BrokerID) (string, bool)) cluster.BrokerID {
+	r.state.Lock()
+	defer r.state.Unlock()
+	return r.part.NearestTo(rack, off, racks)
+}
+
 // LowWatermark is the smallest log start of the leader and its live followers,
 // or an error where the replica does not lead.
 func (r *Replica) LowWatermark() (cluster.Offset, error) {
