@@ -52,7 +52,7 @@ zookeeper.connect there makes it a broker of a ZooKeeper cluster.`,
 	cmd.Flags().StringArrayVar(&o.overrides, "override", nil, "`key=value` that takes precedence over the file; may be repeated")
 	cmd.Flags().BoolVar(&o.strict, "strict-config", false, "make keys that are unknown or not acted on an error")
 	cmd.Flags().StringVar(&o.logLevel, "log-level", "info", "trace, debug, info, warn or error")
-	cmd.AddCommand(newVersionCommand(), newDumpLogCommand(), newCheckCommand())
+	cmd.AddCommand(newVersionCommand(), newDumpLogCommand(), newCheckCommand(), newTopicsCommand(), newPartitionsCommand())
 	return cmd
 }
 
@@ -128,7 +128,7 @@ func loadConfig(file string, o runOptions, log zerolog.Logger) (*config.Broker, 
 	}
 	for _, w := range warnings {
 		if o.strict {
-			return nil, fmt.Errorf("%s: %s (--strict-config)", w.Key, w.Text)
+			return nil, fmt.Errorf("%s: %s (refused by --strict-config)", w.Key, w.Fault())
 		}
 		log.Warn().Str("key", w.Key).Msg(w.Text)
 	}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kbroker/kbroker/broker"
+	"github.com/kbroker/kbroker/config"
+	"github.com/kbroker/kbroker/zkmeta/embedded"
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// brokers starts n brokers of one cluster, each with a console.
+func brokers(t *testing.T, n int) []*broker.Broker {
+	t.Helper()
+	mem := embedded.NewMemory(embedded.Options{})
+	var out []*broker.Broker
+	for i := range n {
+		c, _, err := config.NewBroker(config.Values{"broker.id": strconv.Itoa(i + 1), "listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": t.TempDir(),
+			"zookeeper.connect": "memory:2181", "kbroker.http.listener": ":0", "replica.fetch.backoff.ms": "100",
+			"controlled.shutdown.retry.backoff.ms": "100", "auto.create.topics.enable": "false"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := broker.Start(t.Context(), broker.Options{Config: c, Store: mem.Connect(), Logger: zerolog.Nop()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { b.Stop() })
+		out = append(out, b)
+	}
+	for _, b := range out {
+		until(t, "all are known", func() bool { return len(b.Partitions(everything).Live) == n && b.Ready() == nil })
+	}
+	return out
+}
+
+// until polls; nothing tells a test that a cluster has settled.
+func until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for !done() {
+		select {
+		case <-deadline:
+			t.Fatalf("still waiting until %s", what)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func kafkaAddr(b *broker.Broker) string { return b.Addr("PLAINTEXT").String() }
+
+func produce(t *testing.T, b *broker.Broker, topic string, n int) {
+	t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(kafkaAddr(b)), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	for range n {
+		if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Value: []byte("v")}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+var topicID = regexp.MustCompile(`[\w-]{22}`)
+
+func TestTopicsAndPartitions(t *testing.T) {
+	bs := brokers(t, 2)
+	at := "--bootstrap=" + kafkaAddr(bs[0])
+	run := func(args ...string) string {
+		t.Helper()
+		out, err := execute(append(args, at)...)
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, out)
+		}
+		return out
+	}
+	if out := run("topics"); out != "" {
+		t.Errorf("no topics, yet: %s", out)
+	}
+	if out := run("topics", "create", "orders", "--partitions=2", "--replication-factor=2", "--config", "min.insync.replicas=2"); out != "created orders\n" {
+		t.Errorf("%q", out)
+	}
+	run("topics", "create", "audit")
+	produce(t, bs[0], "orders", 3)
+	until(t, "all are in sync", func() bool {
+		for _, b := range bs {
+			for _, p := range b.Partitions(everything).Partitions {
+				if p.Topic == "orders" && len(p.ISR) != 2 {
+					return false
+				}
+			}
+		}
+		return true
+	})
+	out := topicID.ReplaceAllString(run("topics"), "ID")
+	if want := "TOPIC   PARTITIONS  REPLICAS  STATE  ID\n" +
+		"audit   1           1         ok     ID\n" +
+		"orders  2           2         ok     ID\n"; out != want {
+		t.Errorf("topics:\n%swant\n%s", out, want)
+	}
+	out = run("partitions", "orders")
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if len(lines) != 3 || strings.Join(strings.Fields(lines[0]), " ") != "PARTITION LEADER EPOCH REPLICAS ISR START END STATE" {
+		t.Fatalf("partitions:\n%s", out)
+	}
+	for i, end := range []string{"3", "0"} {
+		f := strings.Fields(lines[i+1])
+		if len(f) != 8 || f[0] != fmt.Sprint("orders-", i) || f[1] != f[3][:1] || f[2] != "0" || len(f[3]) != 3 || len(f[4]) != 3 || f[5] != "0" || f[6] != end || f[7] != "ok" {
+			t.Errorf("partition %d: %q", i, f)
+		}
+	}
+	// A broker less: its replicas are offline, and the others go on.
+	if err := bs[1].Stop(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the other leads everything of orders", func() bool {
+		for _, p := range bs[0].Partitions(everything).Partitions {
+			if p.Topic == "orders" && (p.Role != "leader" || len(p.ISR) != 1) {
+				return false
+			}
+		}
+		return len(bs[0].Partitions(everything).Live) == 1
+	})
+	out = run("topics", "orders")
+	if !strings.Contains(out, "2 under-replicated") {
+		t.Errorf("topics:\n%s", out)
+	}
+	for _, line := range strings.Split(strings.TrimSpace(run("partitions", "orders")), "\n")[1:] {
+		if f := strings.Fields(line); f[1] != "1" || f[4] != "1" || strings.Join(f[7:], " ") != "offline: 2" {
+			t.Errorf("alone: %q", line)
+		}
+	}
+	if out := run("topics", "delete", "orders"); out != "deleted orders\n" {
+		t.Errorf("%q", out)
+	}
+}
+
+func TestTopicsErrors(t *testing.T) {
+	b := brokers(t, 1)[0]
+	at := "--bootstrap=" + kafkaAddr(b)
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"topics", "create", "a b", at}, "topic a b: INVALID_TOPIC"},
+		{[]string{"topics", "create", "x", "--replication-factor=2", at}, "topic x: INVALID_REPLICATION_FACTOR"},
+		{[]string{"topics", "create", "x", "--config=y", at}, `--config "y": want key=value`},
+		{[]string{"topics", "create", "x", "--config=nonsense=1", at}, "topic x: INVALID_CONFIG"},
+		{[]string{"topics", "create", at}, "requires at least 1 arg"},
+		{[]string{"topics", "delete", "none", at}, "topic none: UNKNOWN_TOPIC_OR_PARTITION"},
+		{[]string{"topics", "none", at}, "topic none: UNKNOWN_TOPIC_OR_PARTITION"},
+		{[]string{"partitions", "none", at}, "topic none: UNKNOWN_TOPIC_OR_PARTITION"},
+		{[]string{"partitions", "--timeout=5s", "--bootstrap=" + closed.Addr().String()}, "no broker of --bootstrap " + closed.Addr().String() + " answers"},
+		{[]string{"topics", "--bootstrap=nonsense:x"}, "--bootstrap nonsense:x: "},
+	} {
+		if out, err := execute(c.args...); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v, want %q\n%s", c.args, err, c.want, out)
+		}
+	}
+}
+
+func TestPrintable(t *testing.T) {
+	if got := printable("a\x1b[2Jb\n"); got != "a?[2Jb?" {
+		t.Errorf("%q", got)
+	}
+}
