@@ -1,5 +1,7 @@
 package config
 
+import "strings"
+
 // Values holds raw, trimmed values of the keys that were set.
 type Values map[string]string
 
@@ -8,6 +10,12 @@ type Warning struct{ Key, Text string }
 
 // String is the warning as one line.
 func (w Warning) String() string { return w.Key + ": " + w.Text }
+
+// ignored is how a Text says what becomes of a key that does nothing.
+const ignored = ", it is ignored"
+
+// Fault is the Text without what becomes of the key: the reason to refuse it.
+func (w Warning) Fault() string { return strings.Replace(w.Text, ignored, "", 1) }
 
 // Type is a value's type; the numbers are DescribeConfigs' wire enum.
 type Type int8

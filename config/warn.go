@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -48,10 +47,10 @@ func warnings(s *settings) []Warning {
 func (s *settings) warning(name string) string {
 	if k := brokerTable[name]; k != nil {
 		switch {
+		case k.is(onlyDynamic):
+			return "is set dynamically only" + ignored
 		case k.is(acts):
 			return ""
-		case k.is(onlyDynamic):
-			return "is set dynamically only, here it is ignored"
 		case s.parsed[name].text(k.Type) == k.def.text(k.Type) && !k.def.null:
 			return ""
 		case s.parsed[name].text(k.Type) == "" && (k.def.null || k.Type == List):
@@ -63,18 +62,21 @@ func (s *settings) warning(name string) string {
 		return s.listenerWarning(listener, base)
 	}
 	if hint := retired[name]; hint != "" {
-		return "Kafka has no such key any more, it is ignored; " + hint
+		return "Kafka has no such key any more" + ignored + "; " + hint
 	}
 	if k := topicTable[name]; k != nil {
 		if k.BrokerKey == "" {
-			return "is a topic's key and ignored here"
+			return "is a topic's key" + ignored
 		}
-		return "is a topic's key and ignored here; the broker's is " + k.BrokerKey
+		return "is a topic's key" + ignored + "; the broker's is " + k.BrokerKey
 	}
 	if contains(pluginKeys, name) || hasPrefix(pluginPrefixes, name) {
-		return "kbroker loads no plugins, it is ignored"
+		return "kbroker loads no plugins" + ignored
 	}
-	return "unknown key, it is ignored" + didYouMean(name)
+	if name == "" {
+		return "a value without a key" + ignored
+	}
+	return "unknown key" + ignored + didYouMean(name)
 }
 
 func notActed(name string) string {
@@ -82,9 +84,9 @@ func notActed(name string) string {
 	case "authorizer.class.name":
 		return "kbroker does not authorize yet: every client may do everything"
 	case "inter.broker.protocol.version":
-		return "is ignored, kbroker speaks the inter-broker protocol of 3.9"
+		return "kbroker speaks the inter-broker protocol of 3.9 only" + ignored
 	case "log.message.format.version":
-		return "is ignored, as by Kafka 3: records are stored in format v2"
+		return "records are stored in format v2, as by Kafka 3" + ignored
 	}
 	return "kbroker does not act on it yet"
 }
@@ -102,9 +104,9 @@ func (s *settings) listenerWarning(listener, base string) string {
 	k := brokerTable[base]
 	switch {
 	case k == nil || !contains(listenerKeys, base) && !strings.HasPrefix(base, "ssl.") && !strings.HasPrefix(base, "sasl."):
-		return "there is no " + base + " for a single listener, it is ignored" + didYouMean(base)
+		return "there is no " + base + " for a single listener" + ignored + didYouMean(base)
 	case !found:
-		return fmt.Sprintf("there is no listener %s, it is ignored; listener names in keys are in lower case", listener)
+		return "there is no listener " + listener + ignored + "; listener names in keys are in lower case"
 	case k.is(acts):
 		return ""
 	}
