@@ -92,8 +92,9 @@ func (im *Image) checkISR(p *partition, a Alter) int16 {
 	case a.Recovery == cluster.Recovering && (len(a.ISR) > 1 || p.state.Recovery == cluster.Recovered):
 		return codeInvalidRequest
 	}
+	assigned := im.effective(p).Replicas
 	for i, id := range a.ISR {
-		if p.replica(id) == nil || slices.Contains(a.ISR[:i], id) {
+		if !slices.Contains(assigned, id) || slices.Contains(a.ISR[:i], id) {
 			return codeInvalidRequest
 		}
 	}

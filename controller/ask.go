@@ -93,7 +93,7 @@ func (im *Image) Imbalanced(percentage int) []cluster.TopicPartition {
 			l.all++
 			if p.known && p.state.Leader != first {
 				l.away++
-				if im.preferable(p) {
+				if im.preferable(p) && !reassigning(p.assignment) {
 					l.movable = append(l.movable, p.tp())
 				}
 			}

@@ -81,6 +81,17 @@ func (im *Image) checkPartition(p *partition) error {
 			}
 		}
 	}
+	for i := range p.leavers {
+		id := p.leavers[i].id
+		if p.replica(id) != nil {
+			return fmt.Errorf("replica %d is assigned and leaving", id)
+		}
+		if b := im.brokers[id]; b != nil && im.duty(b, p) != noDuty {
+			if _, ok := b.due[p]; !ok {
+				return fmt.Errorf("leaving replica: due to broker %d and not in its index", id)
+			}
+		}
+	}
 	if v := im.next(p); v.due {
 		return checkState(p, v.state)
 	}

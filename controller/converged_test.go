@@ -37,7 +37,7 @@ func (w *world) converged() error {
 
 func (w *world) knows(id cluster.BrokerID, b *modelBroker, tp cluster.TopicPartition, s cluster.LeaderAndISR) error {
 	if w.deletes[tp.Topic] {
-		if _, hosts := b.hosts[tp]; hosts {
+		if _, hosts := b.hosts[tp]; hosts && !w.strays[stray{tp, id}] {
 			return w.fail("broker %d still hosts %s", id, tp)
 		}
 		return nil
@@ -47,6 +47,9 @@ func (w *world) knows(id cluster.BrokerID, b *modelBroker, tp cluster.TopicParti
 	}
 	replicas := w.topics[tp.Topic].Partitions[tp.Partition].Replicas
 	h, hosts := b.hosts[tp]
+	if hosts && !slices.Contains(replicas, id) && !w.strays[stray{tp, id}] {
+		return w.fail("broker %d still hosts %s, replicas are %v", id, tp, replicas)
+	}
 	switch {
 	case !slices.Contains(replicas, id) || b.bad[tp]:
 		return nil

@@ -52,10 +52,15 @@ func (d *decision) sort(parts []*partition) {
 			id := p.replicas[i].id
 			d.hosted[id] = append(d.hosted[id], p)
 		}
+		for i := range p.leavers {
+			id := p.leavers[i].id
+			d.hosted[id] = append(d.hosted[id], p)
+		}
 	}
 }
 
-// topic: an id for a topic without one; the end of a deletion.
+// topic: an id for a topic without one; another assignment; the end of a
+// deletion.
 func (d *decision) topic(name string) (Write, bool) {
 	t, asked := d.im.topics[name], d.im.asked(name)
 	switch {
@@ -68,8 +73,11 @@ func (d *decision) topic(name string) (Write, bool) {
 		return w, d.im.deleted(t)
 	case t.id.IsZero() && !t.proposed.IsZero():
 		return Write{Kind: SetTopicID, Topic: name, Partition: TopicOnly, TopicID: t.proposed, Version: t.version, Why: "topic has no id"}, true
+	case t.id.IsZero():
+		return Write{}, false
 	}
-	return Write{}, false
+	moves := d.im.moves(t)
+	return Write{Kind: SetAssignment, Topic: name, Partition: TopicOnly, Moves: moves, Version: t.version, Why: "reassignment"}, len(moves) > 0
 }
 
 func (im *Image) asked(name string) bool { _, ok := im.deletes[name]; return ok }
@@ -85,6 +93,9 @@ func (im *Image) deleted(t *topic) bool {
 			if b := im.brokers[r.id]; !r.deleted || b != nil && b.Epoch != r.incarn {
 				return false
 			}
+		}
+		if slices.ContainsFunc(p.leavers, func(r replica) bool { return !im.lost(p, r.id) }) {
+			return false
 		}
 		last = max(last, p.metaSeq)
 	}
@@ -113,7 +124,7 @@ func (d *decision) partition(plan *Plan, p *partition) {
 
 // held reports whether sends about a partition wait for a write.
 func (im *Image) held(p *partition) bool {
-	return !p.topic.deleting && (p.topic.id.IsZero() || im.next(p).held())
+	return !p.topic.deleting && (p.topic.id.IsZero() || p.target != nil || im.next(p).held())
 }
 
 // duty is what a broker still has to acknowledge about a replica.
@@ -127,7 +138,7 @@ const (
 )
 
 func (im *Image) duty(b *broker, p *partition) duty {
-	r := p.replica(b.ID)
+	r := p.copyOn(b.ID)
 	if r == nil {
 		return noDuty
 	}
@@ -140,6 +151,17 @@ func (im *Image) duty(b *broker, p *partition) duty {
 	}
 	if !p.known || im.held(p) {
 		return noDuty
+	}
+	if p.moving || len(p.leavers) > 0 {
+		if im.losing(p, b.ID) {
+			if im.lost(p, b.ID) {
+				return noDuty
+			}
+			return remove
+		}
+		if p.replica(b.ID) == nil {
+			return noDuty
+		}
 	}
 	// A leaving follower is stopped, so that its last fetch is over before it
 	// goes. A leaving leader hears of its successor first: StopReplica alone
@@ -206,10 +228,14 @@ func (d *decision) duties(b *broker) (lead *LeaderAndISR, stops, removes *StopRe
 		case stop:
 			stops = addStop(stops, p, p.state.LeaderEpoch, false)
 		case remove:
-			if !p.replica(b.ID).marks(b).stopped {
-				stops = addStop(stops, p, cluster.EpochDuringDelete, false)
+			epoch := p.state.LeaderEpoch
+			if p.topic.deleting {
+				epoch = cluster.EpochDuringDelete
 			}
-			removes = addStop(removes, p, cluster.EpochDuringDelete, true)
+			if !p.copyOn(b.ID).marks(b).stopped {
+				stops = addStop(stops, p, epoch, false)
+			}
+			removes = addStop(removes, p, epoch, true)
 		}
 	}
 	if lead != nil {
@@ -239,7 +265,8 @@ func (d *decision) addLead(l *LeaderAndISR, b *broker, p *partition) {
 	t := &l.Topics[len(l.Topics)-1]
 	m := p.replica(b.ID).marks(b)
 	t.Partitions = append(t.Partitions, LeaderAndISRPartition{
-		Partition: p.num, State: p.state, Assignment: p.assignment, IsNew: m.isNew,
+		Partition: p.num, State: p.state, Assignment: d.im.effective(p),
+		IsNew: m.isNew || m.ledEpoch == cluster.NoLeaderEpoch && slices.Contains(p.assignment.Adding, b.ID),
 	})
 	leader := d.im.brokers[p.state.Leader]
 	if leader == nil || slices.ContainsFunc(l.Leaders, func(n Node) bool { return n.ID == leader.ID }) {
@@ -318,12 +345,12 @@ func (d *decision) unacked(acked uint64) []*partition {
 }
 
 func (im *Image) metadata(p *partition) UpdateMetadataPartition {
-	m := UpdateMetadataPartition{Partition: p.num, State: p.state, Replicas: p.assignment.Replicas}
+	m := UpdateMetadataPartition{Partition: p.num, State: p.state, Replicas: im.effective(p).Replicas}
 	if p.topic.deleting {
 		m.State = cluster.LeaderAndISR{Leader: cluster.LeaderDuringDelete, ISR: p.state.ISR, ControllerEpoch: p.state.ControllerEpoch}
 	}
 	for _, r := range p.replicas {
-		if !im.alive(p, r.id) {
+		if !im.alive(p, r.id) && slices.Contains(m.Replicas, r.id) {
 			m.Offline = append(m.Offline, r.id)
 		}
 	}

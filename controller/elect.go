@@ -46,16 +46,29 @@ func (im *Image) alive(p *partition, id cluster.BrokerID) bool {
 
 func worksOn(p *partition, b *broker) bool {
 	r := p.replica(b.ID)
-	return r != nil && !(r.incarn == b.Epoch && r.offline)
+	return r != nil && !(r.incarn == b.Epoch && (r.offline || r.condemned))
 }
 
 // next compares a partition's state with the live brokers.
 func (im *Image) next(p *partition) verdict {
-	switch s := &p.state; {
+	switch {
 	case p.topic.deleting || p.unreadable:
 		return verdict{}
 	case !p.known:
 		return im.create(p)
+	case !p.moving:
+		return im.led(p)
+	case im.completing(p):
+		if v := im.complete(p); v.due {
+			return v
+		}
+	}
+	return im.retell(p, im.led(p))
+}
+
+// led sees to a leader, and to an ISR without the dead.
+func (im *Image) led(p *partition) verdict {
+	switch s := &p.state; {
 	case p.wish == PreferredElection && im.preferable(p):
 		return im.lead(p, p.replicas[0].id, "preferred election")
 	case im.online(p, s.Leader) && slices.Contains(s.ISR, s.Leader):
@@ -106,7 +119,8 @@ func (im *Image) elect(p *partition) verdict {
 	if leader := im.candidate(p); leader != cluster.NoBroker {
 		return im.lead(p, leader, "leader gone")
 	}
-	outside := im.onlineOf(p, p.assignment.Replicas)
+	// Replicas that a reassignment adds come last: they may be empty.
+	outside := im.onlineOf(p, append(originOf(p.assignment), p.assignment.Adding...))
 	if len(outside) > 0 {
 		switch unclean := p.topic.unclean; {
 		case unclean == yes || p.wish == UncleanElection:

@@ -110,7 +110,7 @@ func (im *Image) LogDirFailed(id cluster.BrokerID) {
 		return
 	}
 	for p := range im.hostedBy(id) {
-		r := p.replica(id)
+		r := p.copyOn(id)
 		r.renew(b)
 		r.ledEpoch, r.probe = cluster.NoLeaderEpoch, im.nextSeq()
 		b.due[p] = struct{}{}
@@ -189,7 +189,11 @@ func (im *Image) assign(t *topic, partitions map[int32]cluster.Assignment) {
 
 func (im *Image) reassign(p *partition, a cluster.Assignment) {
 	old := p.replicas
+	if p.target != nil && reassignTo(a, p.target).Equal(a) {
+		p.target = nil
+	}
 	p.assignment = a
+	p.moving = p.moving || p.known || reassigning(a)
 	p.replicas = make([]replica, 0, len(a.Replicas))
 	for _, id := range a.Replicas {
 		if p.replica(id) != nil {
@@ -199,15 +203,21 @@ func (im *Image) reassign(p *partition, a cluster.Assignment) {
 		i := slices.IndexFunc(old, func(o replica) bool { return o.id == id })
 		if i >= 0 {
 			r = old[i]
+		} else if l := p.copyOn(id); l != nil {
+			r.incarn, r.condemned = l.incarn, true
 		} else {
 			im.host(id, p)
 		}
 		p.replicas = append(p.replicas, r)
 	}
+	p.leavers = slices.DeleteFunc(p.leavers, func(r replica) bool { return p.replica(r.id) != nil })
 	for _, o := range old {
-		if p.replica(o.id) == nil {
+		if p.copyOn(o.id) == nil {
 			im.unhost(o.id, p)
 		}
+	}
+	if !reassigning(a) && p.told.Equal(a) {
+		p.moving = false
 	}
 	im.changed(p)
 	im.addDue(p)
@@ -223,8 +233,8 @@ func (im *Image) TopicGone(name string) {
 	delete(im.ids, t.id)
 	im.dirtyTopics[name] = struct{}{} // its deletion mark may be left
 	for _, p := range t.parts {
-		old := p.replicas
-		p.replicas = nil
+		old := append(p.replicas, p.leavers...)
+		p.replicas, p.leavers, p.target = nil, nil, nil
 		for _, r := range old {
 			im.unhost(r.id, p)
 		}
@@ -243,7 +253,7 @@ func (im *Image) StateRead(tp cluster.TopicPartition, s cluster.LeaderAndISR) {
 	if p == nil || p.known && p.state.Equal(s) {
 		return
 	}
-	im.setState(p, s)
+	im.setState(p, s, false)
 }
 
 // StateUnreadable says that a partition's state znode is there but cannot be
@@ -258,9 +268,20 @@ func (im *Image) StateUnreadable(tp cluster.TopicPartition) {
 	im.changed(p)
 }
 
-func (im *Image) setState(p *partition, s cluster.LeaderAndISR) {
+// setState takes a state over; own says that this controller wrote it.
+func (im *Image) setState(p *partition, s cluster.LeaderAndISR, own bool) {
 	led := !p.known || p.state.LeaderEpoch != s.LeaderEpoch
 	p.known, p.unreadable, p.state = true, false, s
+	switch {
+	case !led:
+	case own || !reassigning(p.assignment):
+		p.told = im.effective(p)
+		p.moving = reassigning(p.assignment)
+	default:
+		// Nobody knows who was told what: the reassignment is taken up in an epoch
+		// of its own.
+		p.told = cluster.Assignment{}
+	}
 	im.changed(p)
 	if led {
 		im.addDue(p)
@@ -298,6 +319,10 @@ func (im *Image) setDeleting(name string, deleting bool) {
 			p.replicas[i].incarn = cluster.NoBrokerEpoch
 			p.replicas[i].deleted = false
 		}
+		for i := range p.leavers {
+			p.leavers[i].incarn = cluster.NoBrokerEpoch
+		}
+		p.target = nil
 		im.changed(p)
 		im.addDue(p)
 	}
@@ -322,6 +347,9 @@ func (im *Image) UncleanRead(name string, unclean bool) {
 // changed notes that a partition may need a write and that brokers may have to
 // be told of it.
 func (im *Image) changed(p *partition) {
+	if p.moving {
+		im.condemn(p)
+	}
 	im.dirtyParts[p] = struct{}{}
 	im.touch(p)
 	im.recount(p)
@@ -335,7 +363,7 @@ func (im *Image) touch(p *partition) {
 	if p.known {
 		im.meta.append(p, im.nextSeq())
 	}
-	if p.topic.deleting {
+	if p.topic.deleting || p.moving || p.target != nil {
 		im.dirtyTopics[p.topic.name] = struct{}{}
 	}
 }
@@ -347,6 +375,11 @@ func (im *Image) nextSeq() uint64 { im.seq++; return im.seq }
 func (im *Image) addDue(p *partition) {
 	for i := range p.replicas {
 		if b := im.brokers[p.replicas[i].id]; b != nil {
+			b.due[p] = struct{}{}
+		}
+	}
+	for i := range p.leavers {
+		if b := im.brokers[p.leavers[i].id]; b != nil {
 			b.due[p] = struct{}{}
 		}
 	}

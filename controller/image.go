@@ -92,7 +92,16 @@ type partition struct {
 	unreadable bool      // it exists, and nobody knows what it says
 	state      cluster.LeaderAndISR
 	wish       Election // an election that was asked for
-	counted    counted
+
+	// target is where a reassignment that was asked for, and is not written down
+	// yet, leads. told is the assignment that went with the present leader epoch;
+	// moving: it may differ from what brokers have to be told.
+	target  []cluster.BrokerID
+	told    cluster.Assignment
+	moving  bool
+	leavers []replica // not assigned any more, and not deleted yet
+
+	counted counted
 
 	metaSeq    uint64 // 0: not in the list, as there is no state yet
 	prev, next *partition
@@ -114,6 +123,9 @@ type replica struct {
 	stopped     bool                // acknowledged StopReplica without deletion
 	deleted     bool                // acknowledged StopReplica with deletion
 	undeletable bool                // answered an error to that
+	// condemned: it may have been told to delete the replica, and has not
+	// acknowledged a role since. What it holds cannot be counted on.
+	condemned bool
 }
 
 // New makes the image of a controller that has just been elected; everything
@@ -270,6 +282,19 @@ func (p *partition) replica(id cluster.BrokerID) *replica {
 	return nil
 }
 
+// copyOn finds a replica that is assigned or is leaving.
+func (p *partition) copyOn(id cluster.BrokerID) *replica {
+	if r := p.replica(id); r != nil {
+		return r
+	}
+	for i := range p.leavers {
+		if p.leavers[i].id == id {
+			return &p.leavers[i]
+		}
+	}
+	return nil
+}
+
 func comparePartitions(a, b *partition) int {
 	if a.topic != b.topic {
 		if a.topic.name < b.topic.name {
@@ -315,7 +340,7 @@ func (im *Image) hostedBy(id cluster.BrokerID) iter.Seq[*partition] {
 			return
 		}
 		for _, p := range h.parts {
-			if p.replica(id) != nil && !yield(p) {
+			if p.copyOn(id) != nil && !yield(p) {
 				return
 			}
 		}
@@ -343,7 +368,7 @@ func (im *Image) unhost(id cluster.BrokerID, p *partition) {
 	if h.stale++; h.stale <= len(h.parts)/2 {
 		return
 	}
-	h.parts = slices.DeleteFunc(h.parts, func(p *partition) bool { return p.replica(id) == nil })
+	h.parts = slices.DeleteFunc(h.parts, func(p *partition) bool { return p.copyOn(id) == nil })
 	h.stale = 0
 	if len(h.parts) == 0 {
 		delete(im.hosted, id)

@@ -34,6 +34,9 @@ const (
 	SetState
 	// SetTopicID adds TopicID to a topic's znode that is at Version.
 	SetTopicID
+	// SetAssignment changes, in a topic's znode that is at Version, what Moves
+	// says.
+	SetAssignment
 	// DeleteTopic removes all znodes of a topic, its configs and, last, the
 	// mark that asked for it.
 	DeleteTopic
@@ -52,6 +55,7 @@ type Write struct {
 	State     cluster.LeaderAndISR
 	TopicID   cluster.TopicID
 	Version   cluster.ZKVersion
+	Moves     []Move
 	Why       string
 }
 

@@ -16,6 +16,17 @@ func ids(list []cluster.BrokerID) string {
 	return "[" + strings.Join(parts, " ") + "]"
 }
 
+func assignmentText(a cluster.Assignment) string {
+	text := ids(a.Replicas)
+	if len(a.Adding) > 0 {
+		text += "+" + ids(a.Adding)
+	}
+	if len(a.Removing) > 0 {
+		text += "-" + ids(a.Removing)
+	}
+	return text
+}
+
 func stateText(s cluster.LeaderAndISR) string {
 	text := fmt.Sprintf("leader=%d epoch=%d isr=%s", s.Leader, s.LeaderEpoch, ids(s.ISR))
 	if s.Recovery != cluster.Recovered {
@@ -32,6 +43,12 @@ func (w Write) text() string {
 		return fmt.Sprintf("set %s v%d %s (%s)", w.TopicPartition(), w.State.ZKVersion, stateText(w.State), w.Why)
 	case SetTopicID:
 		return fmt.Sprintf("set %s v%d topic id %s (%s)", w.Topic, w.Version, w.TopicID, w.Why)
+	case SetAssignment:
+		text := fmt.Sprintf("set %s v%d", w.Topic, w.Version)
+		for _, m := range w.Moves {
+			text += fmt.Sprintf(" %d=%s", m.Partition, assignmentText(m.Assignment))
+		}
+		return text + fmt.Sprintf(" (%s)", w.Why)
 	case DeleteTopic:
 		return fmt.Sprintf("delete %s (%s)", w.Topic, w.Why)
 	case ForgetDeletion:
@@ -87,7 +104,7 @@ func (s Send) text() string {
 }
 
 func leadText(t LeaderAndISRTopic, p LeaderAndISRPartition) string {
-	text := fmt.Sprintf("%s-%d %s v%d c%d replicas=%s", t.Name, p.Partition, stateText(p.State), p.State.ZKVersion, p.State.ControllerEpoch, ids(p.Assignment.Replicas))
+	text := fmt.Sprintf("%s-%d %s v%d c%d replicas=%s", t.Name, p.Partition, stateText(p.State), p.State.ZKVersion, p.State.ControllerEpoch, assignmentText(p.Assignment))
 	if p.IsNew {
 		text += " new"
 	}
@@ -141,7 +158,14 @@ func (im *Image) text() string {
 				fmt.Fprintf(&b, "%s no state, replicas=%s\n", p.tp(), ids(p.assignment.Replicas))
 				continue
 			}
-			fmt.Fprintf(&b, "%s %s v%d\n", p.tp(), stateText(p.state), p.state.ZKVersion)
+			fmt.Fprintf(&b, "%s %s v%d", p.tp(), stateText(p.state), p.state.ZKVersion)
+			if reassigning(p.assignment) {
+				fmt.Fprintf(&b, " replicas=%s", assignmentText(p.assignment))
+			}
+			for _, r := range p.leavers {
+				fmt.Fprintf(&b, " leaver=%d", r.id)
+			}
+			b.WriteString("\n")
 		}
 	}
 	c := im.Counts()

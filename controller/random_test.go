@@ -47,7 +47,14 @@ type world struct {
 	brokers map[cluster.BrokerID]*modelBroker
 	flying  map[cluster.BrokerID][]Send                     // given to a broker's sender and not done
 	wrote   map[cluster.TopicPartition]cluster.LeaderAndISR // highest epoch seen
+	strays  map[stray]bool // that a controller left behind which went before it had deleted them
+	broken  error
 	trace   []string
+}
+
+type stray struct {
+	partition cluster.TopicPartition
+	on        cluster.BrokerID
 }
 
 // modelBroker is one live incarnation.
@@ -70,6 +77,7 @@ func newWorld(seed uint64) *world {
 		brokers: map[cluster.BrokerID]*modelBroker{},
 		flying:  map[cluster.BrokerID][]Send{},
 		wrote:   map[cluster.TopicPartition]cluster.LeaderAndISR{},
+		strays:  map[stray]bool{},
 	}
 }
 
@@ -131,6 +139,9 @@ func (w *world) round(faulty bool) error {
 	}
 	w.im.Settle(plan, results)
 	w.send(plan.Sends, faulty)
+	if w.broken != nil {
+		return w.broken
+	}
 	if err := w.im.Check(); err != nil {
 		return w.fail("%v", err)
 	}
@@ -163,14 +174,32 @@ func (w *world) write(wr Write) (Result, error) {
 		t.Version++
 		w.topics[wr.Topic] = t
 		return Result{Accepted: true, Version: t.Version}, nil
+	case SetAssignment:
+		t := w.topics[wr.Topic]
+		if t.Name == "" || t.Version != wr.Version {
+			return Result{}, nil
+		}
+		t.Partitions = maps.Clone(t.Partitions)
+		for _, m := range wr.Moves {
+			t.Partitions[m.Partition] = m.Assignment
+		}
+		t.Version++
+		w.topics[wr.Topic] = t
+		return Result{Accepted: true, Version: t.Version}, nil
 	case DeleteTopic:
 		for id, b := range w.brokers {
 			for tp := range b.hosts {
-				if tp.Topic == wr.Topic {
+				if tp.Topic != wr.Topic {
+					continue
+				}
+				if w.strays[stray{tp, id}] {
+					delete(b.hosts, tp) // by hand
+				} else {
 					return Result{}, w.fail("%s is deleted, but %d hosts it", tp, id)
 				}
 			}
 		}
+		maps.DeleteFunc(w.strays, func(s stray, _ bool) bool { return s.partition.Topic == wr.Topic })
 		delete(w.topics, wr.Topic)
 		delete(w.deletes, wr.Topic)
 		maps.DeleteFunc(w.states, func(tp cluster.TopicPartition, _ cluster.LeaderAndISR) bool { return tp.Topic == wr.Topic })
@@ -187,11 +216,11 @@ func (w *world) reread(tp cluster.TopicPartition) {
 }
 
 func (w *world) readAll() {
-	for _, tp := range slices.SortedFunc(maps.Keys(w.states), cluster.TopicPartition.Compare) {
-		w.reread(tp)
-	}
 	for _, name := range sortedKeys(w.topics) {
 		w.im.TopicRead(w.topics[name])
+	}
+	for _, tp := range slices.SortedFunc(maps.Keys(w.states), cluster.TopicPartition.Compare) {
+		w.reread(tp)
 	}
 }
 
@@ -235,6 +264,9 @@ func (w *world) deliver(id cluster.BrokerID, faulty bool) {
 		case fate < 3:
 			return // later
 		}
+		if tp, ok := w.losesISR(s); ok {
+			w.broken = w.fail("%s: %s: deletes a member of the ISR", s.text(), tp)
+		}
 		a := b.receive(s)
 		if fate == 3 {
 			w.log("answer lost: %s", s.text())
@@ -243,7 +275,11 @@ func (w *world) deliver(id cluster.BrokerID, faulty bool) {
 		}
 		if fate == 4 {
 			w.log("before the answer to: %s", s.text())
+			im := w.im
 			w.fact()
+			if w.im != im {
+				return
+			}
 			if w.brokers[id] != b {
 				delete(w.flying, id)
 				return
@@ -321,7 +357,7 @@ func (w *world) start(id cluster.BrokerID) {
 func (w *world) fact() {
 	id := w.anyID()
 	b := w.brokers[id]
-	switch w.r.IntN(14) {
+	switch w.r.IntN(18) {
 	case 0, 1: // starts or bounces
 		w.start(id)
 	case 2:
@@ -351,6 +387,10 @@ func (w *world) fact() {
 		w.diskFails(id, b)
 	case 13:
 		w.askElection()
+	case 14, 15, 16:
+		w.reassign()
+	case 17:
+		w.failOver()
 	}
 }
 
@@ -452,7 +492,15 @@ func (w *world) leaderAsks() {
 	if !ok {
 		return
 	}
-	isr := slices.Clone(w.topics[tp.Topic].Partitions[tp.Partition].Replicas)
+	// A leader takes in who fetched in its epoch, and sometimes, wrongly, anybody.
+	anybody := w.r.IntN(4) == 0
+	var isr []cluster.BrokerID
+	for _, id := range w.topics[tp.Topic].Partitions[tp.Partition].Replicas {
+		b := w.brokers[id]
+		if id == s.Leader || b == nil && anybody || b != nil && b.hosts[tp].LeaderEpoch == s.LeaderEpoch && b.follows(tp) {
+			isr = append(isr, id)
+		}
+	}
 	a := Alter{Partition: tp, Sender: s.Leader, LeaderEpoch: s.LeaderEpoch, ISR: isr, Recovery: cluster.Recovered, Version: s.ZKVersion}
 	wr, write, code := w.im.Alter(a)
 	w.log("%s asks for ISR %v: %v %d", tp, isr, write, code)
@@ -469,7 +517,7 @@ func (w *world) leaderAsks() {
 		w.states[tp] = n
 		results[0] = Result{Accepted: true, Version: n.ZKVersion}
 	}
-	w.im.Settle(Plan{Epoch: 1, Writes: []Write{wr}}, results)
+	w.im.Settle(Plan{Epoch: w.im.Epoch(), Writes: []Write{wr}}, results)
 }
 
 func (w *world) diskFails(id cluster.BrokerID, b *modelBroker) {
@@ -493,4 +541,55 @@ func (w *world) askElection() {
 	}
 	kind := PreferredElection + Election(w.r.IntN(2))
 	w.log("election %d of %s: %v", kind, tp, w.im.Elect(kind, []cluster.TopicPartition{tp}))
+}
+
+func (b *modelBroker) follows(tp cluster.TopicPartition) bool { _, ok := b.hosts[tp]; return ok }
+
+// losesISR reports whether a StopReplica deletes what the state counts on.
+func (w *world) losesISR(s Send) (cluster.TopicPartition, bool) {
+	if s.StopReplica == nil {
+		return cluster.TopicPartition{}, false
+	}
+	for _, t := range s.StopReplica.Topics {
+		for _, p := range t.Partitions {
+			tp := cluster.TopicPartition{Topic: t.Name, Partition: p.Partition}
+			if p.Delete && p.LeaderEpoch != cluster.EpochDuringDelete && slices.Contains(w.states[tp].ISR, s.Broker) {
+				return tp, true
+			}
+		}
+	}
+	return cluster.TopicPartition{}, false
+}
+
+func (w *world) reassign() {
+	tp, _, ok := w.anyState()
+	if !ok {
+		return
+	}
+	to := w.assignment().Replicas
+	if w.r.IntN(4) == 0 {
+		to = nil
+	}
+	code, _ := w.im.Reassign(tp, to)
+	w.log("reassign %s to %v: %d", tp, to, code)
+}
+
+// failOver makes another controller, which knows only what ZooKeeper says.
+func (w *world) failOver() {
+	w.log("the controller fails over")
+	for id, b := range w.brokers {
+		for tp := range b.hosts {
+			if !slices.Contains(w.topics[tp.Topic].Partitions[tp.Partition].Replicas, id) {
+				w.strays[stray{tp, id}] = true
+			}
+		}
+	}
+	w.im = New(1, w.im.Epoch()+1, Config{Listener: "PLAINTEXT"})
+	w.flying = map[cluster.BrokerID][]Send{}
+	for _, id := range sortedKeys(w.brokers) {
+		w.brokers[id].leaving = false
+		w.im.BrokerStarted(Broker{ID: id, Epoch: w.brokers[id].epoch, Endpoints: []Endpoint{{Listener: "PLAINTEXT", Host: "h", Port: int32(id)}}})
+	}
+	w.readAll()
+	w.im.DeletionsRead(sortedKeys(w.deletes))
 }

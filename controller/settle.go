@@ -15,6 +15,8 @@ func (im *Image) Settle(plan Plan, results []Result) {
 			im.settleState(w, results[i])
 		case SetTopicID:
 			im.settleTopicID(w, results[i])
+		case SetAssignment:
+			im.settleMoves(w, results[i])
 		case DeleteTopic, ForgetDeletion:
 			im.settleDeletion(w, results[i])
 		}
@@ -46,7 +48,7 @@ func (im *Image) settleState(w Write, r Result) {
 	}
 	s := w.State
 	s.ZKVersion = r.Version
-	im.setState(p, s)
+	im.setState(p, s, true)
 }
 
 func (im *Image) settleTopicID(w Write, r Result) {
@@ -124,7 +126,11 @@ func (im *Image) ledAnswered(b *broker, l *LeaderAndISR, a Answer) {
 			r := p.replica(b.ID)
 			r.renew(b)
 			was := r.offline
-			r.isNew, r.leads = false, lp.State.Leader == b.ID
+			r.isNew, r.leads, r.deleted = false, lp.State.Leader == b.ID, false
+			if r.condemned && p.replica(b.ID) != nil {
+				r.condemned = false
+				im.changed(p)
+			}
 			if l.at >= r.probe { // else it was on its way when the disk failed
 				r.ledEpoch, r.probe = lp.State.LeaderEpoch, 0
 			}
@@ -156,21 +162,25 @@ func (im *Image) stopAnswered(b *broker, s *StopReplica, a Answer) {
 		for _, sp := range t.Partitions {
 			tp := cluster.TopicPartition{Topic: t.Name, Partition: sp.Partition}
 			p := im.partition(tp)
-			if p == nil || p.replica(b.ID) == nil {
+			if p == nil || p.copyOn(b.ID) == nil {
 				continue
 			}
-			r := p.replica(b.ID)
+			r := p.copyOn(b.ID)
 			r.renew(b)
+			wanted := p.topic.deleting || im.losing(p, b.ID)
 			switch {
-			case !sp.Delete:
+			case !sp.Delete || a.Partitions[tp] == codeNone:
 				r.stopped, r.leads, r.ledEpoch = true, false, cluster.NoLeaderEpoch
-			case a.Partitions[tp] == codeNone:
-				r.deleted = p.topic.deleting
-			default:
+				r.deleted = sp.Delete && wanted
+			case wanted:
 				r.undeletable = true
 			}
-			if p.topic.deleting {
+			if p.topic.deleting || p.moving {
 				im.dirtyTopics[t.Name] = struct{}{}
+			}
+			if p.replica(b.ID) == nil && (r.deleted || r.undeletable) {
+				im.forgetLeaver(p, b.ID)
+				continue
 			}
 			im.done(b, p)
 		}
@@ -179,8 +189,7 @@ func (im *Image) stopAnswered(b *broker, s *StopReplica, a Answer) {
 
 // done drops a partition from the broker's candidates once nothing is due.
 func (im *Image) done(b *broker, p *partition) {
-	r := p.replica(b.ID)
-	m := r.marks(b)
+	m := p.copyOn(b.ID).marks(b)
 	if p.topic.deleting && !m.deleted && !m.undeletable ||
 		!p.topic.deleting && (im.held(p) || im.duty(b, p) != noDuty) {
 		return

@@ -62,6 +62,8 @@ func (s *story) run(d *datadriven.TestData) string {
 		return s.alter(d.Input)
 	case "elect":
 		return s.elect(d.CmdArgs[0].Key, d.Input)
+	case "reassign":
+		return s.reassign(d.Input)
 	case "image":
 		return s.im.text()
 	}
@@ -126,7 +128,7 @@ func accepted(w Write) Result {
 	switch w.Kind {
 	case SetState:
 		r.Version = w.State.ZKVersion + 1
-	case SetTopicID:
+	case SetTopicID, SetAssignment:
 		r.Version = w.Version + 1
 	}
 	return r
@@ -219,6 +221,25 @@ func (s *story) elect(kind, input string) string {
 	return b.String() + s.decide().text()
 }
 
+// reassign: NAME-N to=1,2 or NAME-N cancel.
+func (s *story) reassign(input string) string {
+	var b strings.Builder
+	for line := range strings.Lines(input) {
+		w := strings.Fields(line)
+		to := brokerList(fields(line)["to"])
+		if to == nil && w[1] != "cancel" {
+			to = []cluster.BrokerID{}
+		}
+		code, why := s.im.Reassign(parsePartition(w[0]), to)
+		fmt.Fprintf(&b, "%s error %d", w[0], code)
+		if why != "" {
+			fmt.Fprintf(&b, ": %s", why)
+		}
+		b.WriteString("\n")
+	}
+	return b.String() + s.decide().text()
+}
+
 // facts are lines: verb, name, key=value….
 func (s *story) facts(input string) {
 	for line := range strings.Lines(input) {
@@ -262,7 +283,8 @@ func (s *story) fact(w []string, f map[string]string) {
 	}
 }
 
-// topicFact: topic NAME v=0 id=1 0=1,2 1=2,1; id=none has none.
+// topicFact: topic NAME v=0 id=1 0=1,2 1=2,1; id=none has none. 0=3,1,2/+3/-2 is
+// being reassigned.
 func topicFact(w []string, f map[string]string) Topic {
 	t := Topic{Name: w[1], Version: cluster.ZKVersion(num(f["v"])), Partitions: map[int32]cluster.Assignment{}}
 	if f["id"] == "none" {
@@ -272,7 +294,16 @@ func topicFact(w []string, f map[string]string) Topic {
 	}
 	for k, v := range f {
 		if n, err := strconv.Atoi(k); err == nil {
-			t.Partitions[int32(n)] = cluster.Assignment{Replicas: brokerList(v)}
+			part := strings.Split(v, "/")
+			a := cluster.Assignment{Replicas: brokerList(part[0])}
+			for _, p := range part[1:] {
+				if p[0] == '+' {
+					a.Adding = brokerList(p[1:])
+				} else {
+					a.Removing = brokerList(p[1:])
+				}
+			}
+			t.Partitions[int32(n)] = a
 		}
 	}
 	return t
