@@ -47,7 +47,7 @@ type world struct {
 	brokers map[cluster.BrokerID]*modelBroker
 	flying  map[cluster.BrokerID][]Send                     // given to a broker's sender and not done
 	wrote   map[cluster.TopicPartition]cluster.LeaderAndISR // highest epoch seen
-	strays  map[stray]bool // that a controller left behind which went before it had deleted them
+	strays  map[stray]bool                                  // that a controller left behind which went before it had deleted them
 	broken  error
 	trace   []string
 }

@@ -9,11 +9,13 @@ import (
 	"github.com/kbroker/kbroker/broker/configs"
 	"github.com/kbroker/kbroker/broker/metadata"
 	"github.com/kbroker/kbroker/broker/producerids"
+	"github.com/kbroker/kbroker/broker/quota"
 	"github.com/kbroker/kbroker/broker/session"
 	"github.com/kbroker/kbroker/broker/topics"
 	"github.com/kbroker/kbroker/cluster"
 	"github.com/kbroker/kbroker/config"
 	"github.com/kbroker/kbroker/controller"
+	"github.com/kbroker/kbroker/controller/loop"
 	"github.com/kbroker/kbroker/internal/clock"
 	"github.com/kbroker/kbroker/internal/delay"
 	"github.com/kbroker/kbroker/internal/metric"
@@ -44,9 +46,11 @@ type Options struct {
 	FeaturesEpoch func() int64
 	Authorizer    Authorizer
 	Quota         Quota
-	Metrics       *metric.Registry
-	Clock         clock.Clock
-	Logger        zerolog.Logger
+	// LeaderQuota holds what leaders send to throttled followers; nil: no limit.
+	LeaderQuota *quota.Replication
+	Metrics     *metric.Registry
+	Clock       clock.Clock
+	Logger      zerolog.Logger
 }
 
 // Controller is what handlers ask of this broker's controller.
@@ -56,10 +60,17 @@ type Controller interface {
 	// AllocateProducerIDs hands the next block of producer ids to a broker.
 	AllocateProducerIDs(ctx context.Context, broker cluster.BrokerID, epoch cluster.BrokerEpoch) (start int64, n int32, err error)
 	// ControlledShutdown takes leaderships from a broker and returns what it
+	// AwaitAcknowledged waits until every live broker has acknowledged all that
+	// was due to it.
+	AwaitAcknowledged(ctx context.Context) error
 	// still leads.
 	ControlledShutdown(ctx context.Context, broker cluster.BrokerID, epoch cluster.BrokerEpoch) (left []cluster.TopicPartition, err error)
 	// ElectLeaders holds elections, for all partitions if none is named.
 	ElectLeaders(ctx context.Context, kind controller.Election, partitions []cluster.TopicPartition) (map[cluster.TopicPartition]controller.Elected, error)
+	// AlterReassignments begins and cancels reassignments; those refused come
+	// back. ListReassignments are those under way, of all partitions for nil.
+	AlterReassignments(ctx context.Context, list []loop.Reassignment) (map[cluster.TopicPartition]loop.Refusal, error)
+	ListReassignments(ctx context.Context, partitions []cluster.TopicPartition) ([]loop.Reassigning, error)
 	// AlterPartition answers a leader that wants other ISRs.
 	AlterPartition(ctx context.Context, req *kmsg.AlterPartitionRequest) (*kmsg.AlterPartitionResponse, error)
 }

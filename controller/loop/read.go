@@ -19,6 +19,7 @@ type todo struct {
 	isr       bool // notifications of leaders that wrote their ISR themselves
 	logDirs   bool
 	preferred bool
+	legacy    bool // reassignments that old tools ask for
 	topics    map[string]bool
 	states    map[cluster.TopicPartition]bool
 	configs   map[string]bool // of topics
@@ -46,6 +47,8 @@ func (t *term) note(e zkmeta.Event) {
 		t.todo.logDirs = true
 	case zkmeta.PreferredElectionPath:
 		t.todo.preferred = true
+	case zkmeta.ReassignPartitionsPath:
+		t.todo.legacy = true
 	default:
 		if _, ok := zkmeta.BrokerOfPath(e.Path); ok {
 			t.todo.brokers = true
@@ -75,6 +78,7 @@ func (t *term) read() error {
 		do(&t.todo.logDirs, t.readLogDirEvents),
 		func() error { return t.readConfigs() },
 		do(&t.todo.preferred, t.readPreferredElection),
+		do(&t.todo.legacy, t.readLegacy),
 	)
 }
 
@@ -119,7 +123,7 @@ func (t *term) load() error {
 	if _, _, err := t.session.Exists(t.ctx, zkmeta.PreferredElectionPath, true); err != nil {
 		return err
 	}
-	t.todo.preferred = true
+	t.todo.preferred, t.todo.legacy = true, true
 	if err := t.readBrokers(); err != nil {
 		return err
 	}

@@ -21,9 +21,14 @@ type term struct {
 	im      *controller.Image
 	todo    todo
 	senders map[cluster.BrokerID]*sender
-	parents map[string]bool   // topics whose partitions znode is there
-	asked   map[string]bool   // topics whose unclean.leader.election.enable was read
-	broken  map[string]string // znodes that cannot be understood, and why: logged once
+	parents map[string]bool // topics whose partitions znode is there
+	asked   map[string]bool // topics whose unclean.leader.election.enable was read
+	// What an old tool wants reassigned, nil where somebody overruled it; of which
+	// the znode is at legacyVersion and names legacySize.
+	legacy        map[cluster.TopicPartition][]cluster.BrokerID
+	legacyVersion cluster.ZKVersion
+	legacySize    int
+	broken        map[string]string // znodes that cannot be understood, and why: logged once
 }
 
 // guard goes before every write.
@@ -51,7 +56,7 @@ func (t *term) decide() error {
 		switch {
 		case err != nil:
 		case outcome == nothingLeft:
-			return nil
+			return t.settleLegacy()
 		case outcome == something:
 			fruitless = 0
 		default:

@@ -36,6 +36,8 @@ func (t *term) write(writes []controller.Write) ([]controller.Result, error) {
 		switch w.Kind {
 		case controller.SetTopicID:
 			results[i], err = t.writeTopicID(w)
+		case controller.SetAssignment:
+			results[i], err = t.writeAssignment(w)
 		case controller.DeleteTopic:
 			results[i], err = t.deleteTopic(w.Topic)
 		case controller.ForgetDeletion:
