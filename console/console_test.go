@@ -150,7 +150,8 @@ func TestMetrics(t *testing.T) {
 		{Name: name("kafka.server", "socket-server-metrics", "request-total", "listener=PLAINTEXT"), Kind: metric.KindCounter, Value: 9},
 		{Name: name("kafka.log", "Log", "LogEndOffset", "topic=orders,partition=12"), Value: 1 << 40},
 		{Name: name("kafka.network", "RequestMetrics", "TotalTimeMs", "request=Fetch"), Kind: metric.KindSpan, Value: 4,
-			Sum: 10 * time.Millisecond, Max: 5500 * time.Microsecond},
+			Sum: 10 * time.Millisecond, Max: 5500 * time.Microsecond, Quantiles: []metric.Quantile{{Part: 0.99, Value: 5 * time.Millisecond}}},
+		{Name: name("kafka.server", "socket-server-metrics", "expired-connections-killed-count", "listener=PLAINTEXT"), Kind: metric.KindCounter, Value: 1},
 		{Name: name("kafka.server", "ReplicaFetcherManager", "MaxLag", "client-Id=Replica"), Value: 2},
 	}}
 	resp, body := get(t, v, "GET", "/metrics", nil)
@@ -169,6 +170,8 @@ func TestMetrics(t *testing.T) {
 		"# TYPE kafka_network_requestmetrics_totaltimems summary",
 		`kafka_network_requestmetrics_totaltimems_count{request="Fetch"} 4`,
 		`kafka_network_requestmetrics_totaltimems_sum{request="Fetch"} 10`,
+		`kafka_network_requestmetrics_totaltimems{request="Fetch",quantile="0.99"} 5`,
+		`kafka_server_socket_server_metrics_expired_connections_killed_count{listener="PLAINTEXT"} 1`,
 		`kafka_network_requestmetrics_totaltimems_max{request="Fetch"} 5.5`,
 		`kafka_server_replicafetchermanager_maxlag{client_Id="Replica"} 2`,
 		"# TYPE go_goroutines gauge",

@@ -24,12 +24,20 @@ func (e exporter) Collect(out chan<- prometheus.Metric) {
 		case metric.KindCounter:
 			out <- prometheus.MustNewConstMetric(prometheus.NewDesc(n.counter, n.help, labels, nil), prometheus.CounterValue, r.Value, values...)
 		case metric.KindSpan:
-			out <- prometheus.MustNewConstSummary(prometheus.NewDesc(n.plain, n.help, labels, nil), uint64(r.Value), r.Sum.Seconds()*1000, nil, values...)
+			out <- prometheus.MustNewConstSummary(prometheus.NewDesc(n.plain, n.help, labels, nil), uint64(r.Value), r.Sum.Seconds()*1000, quantiles(r.Quantiles), values...)
 			out <- prometheus.MustNewConstMetric(prometheus.NewDesc(n.plain+"_max", n.help+", the longest", labels, nil), prometheus.GaugeValue, r.Max.Seconds()*1000, values...)
 		default:
 			out <- prometheus.MustNewConstMetric(prometheus.NewDesc(n.plain, n.help, labels, nil), prometheus.GaugeValue, r.Value, values...)
 		}
 	}
+}
+
+func quantiles(list []metric.Quantile) map[float64]float64 {
+	out := make(map[float64]float64, len(list))
+	for _, q := range list {
+		out[q.Part] = q.Value.Seconds() * 1000
+	}
+	return out
 }
 
 // spelled is a metric's name as Prometheus has it.
@@ -48,7 +56,9 @@ func (s spelling) of(n metric.Name) spelled {
 		return x
 	}
 	x := spelled{plain: clean(n.Group + "_" + n.Type + "_" + n.Name), help: n.String()}
-	x.counter = strings.TrimSuffix(strings.TrimSuffix(x.plain, "persec"), "_total") + "_total"
+	if x.counter = x.plain; !strings.Contains(n.Name, "-") { // else of Kafka's newer kind, which says …-total by itself
+		x.counter = strings.TrimSuffix(x.plain, "persec") + "_total"
+	}
 	s[n] = x
 	return x
 }

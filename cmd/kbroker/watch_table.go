@@ -251,7 +251,7 @@ func frame(list []seen, x *rates, now time.Time, w, h int) string {
 	b.WriteString("\x1b[H")
 	for i, line := range lines[:min(len(lines), max(1, h))] {
 		if i > 0 {
-			b.WriteString("\r\n")
+			b.WriteString("\n")
 		}
 		if colours[i] != "" {
 			b.WriteString(colours[i])

@@ -124,10 +124,10 @@ func TestFrame(t *testing.T) {
 	for _, size := range [][2]int{{200, 50}, {80, 24}, {20, 5}, {1, 1}} {
 		got := frame(list, &rates{}, time.Unix(1000, 0), size[0], size[1])
 		plain := escapes.ReplaceAllString(got, "")
-		if strings.ContainsAny(plain, "\x1b\a") {
+		if strings.ContainsAny(plain, "\x1b\a\r") {
 			t.Errorf("%v: an escape of a broker's got through: %q", size, plain)
 		}
-		lines := strings.Split(plain, "\r\n")
+		lines := strings.Split(plain, "\n")
 		if len(lines) > size[1] {
 			t.Errorf("%v: %d lines", size, len(lines))
 		}

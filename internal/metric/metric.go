@@ -53,31 +53,6 @@ func (c *Counter) Value() int64 {
 	return c.n.Load()
 }
 
-// Span sums durations, as the count, sum and maximum of a Kafka histogram.
-type Span struct {
-	count, sum, max atomic.Int64
-}
-
-// Observe adds one duration; a nil span observes nothing.
-func (s *Span) Observe(d time.Duration) {
-	if s == nil {
-		return
-	}
-	s.count.Add(1)
-	s.sum.Add(int64(d))
-	for {
-		m := s.max.Load()
-		if int64(d) <= m || s.max.CompareAndSwap(m, int64(d)) {
-			return
-		}
-	}
-}
-
-// Values are the count, the sum and the largest of what was observed.
-func (s *Span) Values() (count int64, sum, largest time.Duration) {
-	return s.count.Load(), time.Duration(s.sum.Load()), time.Duration(s.max.Load())
-}
-
 // Registry holds a broker's metrics. The zero value is ready to use.
 type Registry struct {
 	mu       sync.Mutex
@@ -155,14 +130,16 @@ const (
 
 // Reading is one metric as it stands.
 type Reading struct {
-	Name     Name
-	Kind     Kind
-	Value    float64
-	Sum, Max time.Duration
+	Name      Name
+	Kind      Kind
+	Value     float64
+	Sum, Max  time.Duration
+	Quantiles []Quantile // lately; nil: nothing was observed
 }
 
 // Read reads every metric, sorted by name.
 func (r *Registry) Read() []Reading {
+	now := time.Now()
 	r.mu.Lock()
 	var out []Reading
 	for n, c := range r.counters {
@@ -170,7 +147,7 @@ func (r *Registry) Read() []Reading {
 	}
 	for n, s := range r.spans {
 		count, sum, largest := s.Values()
-		out = append(out, Reading{Name: n, Kind: KindSpan, Value: float64(count), Sum: sum, Max: largest})
+		out = append(out, Reading{Name: n, Kind: KindSpan, Value: float64(count), Sum: sum, Max: largest, Quantiles: s.Quantiles(now)})
 	}
 	gauges, counts, sources := maps.Clone(r.gauges), maps.Clone(r.counts), slices.Clone(r.sources)
 	r.mu.Unlock()
