@@ -48,10 +48,11 @@ func (l *Log) append(r Record) {
 // begin notes that a leader's epoch begins at the log's end.
 func (l *Log) begin(e cluster.LeaderEpoch) { l.epochs, _ = l.epochs.Assign(e, l.LEO()) }
 
-// truncate cuts the log at an offset within it and syncs what is left, as
-// logstore does.
+// truncate cuts the log and syncs what is left, as logstore does. An epoch that
+// has no record left is forgotten also where nothing is cut.
 func (l *Log) truncate(to cluster.Offset) {
 	if to >= l.LEO() {
+		l.epochs, _ = l.epochs.TruncateFromEnd(l.LEO())
 		return
 	}
 	l.records = l.records[:to]

@@ -1,0 +1,264 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kbroker/kbroker/cluster"
+)
+
+// FaultKind is a kind of mishap.
+type FaultKind uint8
+
+// The kinds of faults.
+const (
+	Kill          FaultKind = iota // kill -9; it comes back after For
+	PowerLoss                      // as Kill, and what was not synced is gone
+	Stop                           // SIGTERM: controlled shutdown
+	Pause                          // SIGSTOP for For
+	CutOneWay                      // nothing gets from A to B
+	CutBoth                        // nothing gets between A and B
+	Isolate                        // nothing gets from or to A, clients included
+	CutFromOthers                  // A reaches clients and the store, not the other brokers
+	CutFromStore                   // A does not reach the store
+	StoreDown                      // nobody reaches the store
+	EndSession                     // the store ends A's session
+	Preferred                      // somebody asks for a preferred election
+	Wipe                           // A dies, and its disk is replaced
+	faultKinds
+)
+
+var faultNames = [...]string{"kill", "power-loss", "stop", "pause", "cut-one-way", "cut", "isolate", "cut-from-others", "cut-from-store",
+	"store-down", "end-session", "preferred", "wipe"}
+
+func (k FaultKind) String() string { return faultNames[k] }
+
+// Aim says whom a fault hits.
+type Aim uint8
+
+// The aims.
+const (
+	AtBroker     Aim = iota // A itself
+	AtController            // whoever is the controller
+	AtLeader                // whoever leads partition A
+)
+
+// Fault is one mishap of a run.
+type Fault struct {
+	At   time.Duration
+	Kind FaultKind
+	Aim  Aim
+	A, B int
+	For  time.Duration
+}
+
+func (f Fault) String() string {
+	who := fmt.Sprintf("b%d", f.A)
+	switch {
+	case f.Kind == StoreDown || f.Kind == Preferred:
+		who = ""
+	case f.Aim == AtController:
+		who = "the controller"
+	case f.Aim == AtLeader:
+		who = fmt.Sprintf("the leader of t-%d", f.A)
+	}
+	if f.Kind == CutOneWay || f.Kind == CutBoth {
+		who += fmt.Sprintf(" and b%d", f.B)
+	}
+	return fmt.Sprintf("%.3fs %s %s for %v", f.At.Seconds(), f.Kind, who, f.For)
+}
+
+// victim finds whom a fault hits now.
+func (w *World) victim(f Fault) *broker {
+	switch f.Aim {
+	case AtController:
+		if c := w.store.controller; c != nil {
+			return w.broker(c.id)
+		}
+		return nil
+	case AtLeader:
+		return w.broker(w.store.states[int32(f.A%w.cfg.Partitions)].Leader)
+	}
+	return w.broker(cluster.BrokerID((f.A-1)%len(w.brokers) + 1))
+}
+
+// happen makes a fault happen.
+func (w *World) happen(f Fault) {
+	w.say("FAULT %v", f)
+	b := w.victim(f)
+	if f.Kind == StoreDown {
+		for _, o := range w.brokers {
+			w.cutBoth(o.node.id, 0, f.For)
+		}
+		return
+	}
+	if b == nil {
+		return
+	}
+	id := b.node.id
+	switch f.Kind {
+	case Kill, PowerLoss, Wipe:
+		if !b.node.up {
+			return
+		}
+		b.die(f.Kind == PowerLoss)
+		if f.Kind == Wipe {
+			b.wipe()
+		}
+		w.startLater(b, f.For)
+	case Stop:
+		b.stop(5, f.For)
+	case Pause:
+		if b.node.up {
+			b.node.paused = max(b.node.paused, w.now+f.For)
+		}
+	case CutOneWay:
+		w.cuts[[2]int{id, f.B}] = w.now + f.For
+	case CutBoth:
+		w.cutBoth(id, f.B, f.For)
+	case Isolate:
+		w.isolate(id, f.For)
+		for _, c := range w.clients {
+			w.cutBoth(id, c.node.id, f.For)
+		}
+		w.cutBoth(id, 0, f.For)
+	case CutFromOthers:
+		w.isolate(id, f.For)
+	case CutFromStore:
+		w.cutBoth(id, 0, f.For)
+	case EndSession:
+		if b.session != 0 {
+			w.store.end(b.session)
+		}
+	case Preferred:
+		if c := w.store.controller; c != nil {
+			w.broker(c.id).elect()
+		}
+	}
+}
+
+func (w *World) cutBoth(a, b int, d time.Duration) {
+	w.cuts[[2]int{a, b}] = max(w.cuts[[2]int{a, b}], w.now+d)
+	w.cuts[[2]int{b, a}] = max(w.cuts[[2]int{b, a}], w.now+d)
+}
+
+func (w *World) isolate(id int, d time.Duration) {
+	for _, o := range w.brokers {
+		if o.node.id != id {
+			w.cutBoth(id, o.node.id, d)
+		}
+	}
+}
+
+func (w *World) startLater(b *broker, d time.Duration) {
+	life := b.node.life
+	w.queue.push(w.now+d, func() {
+		if !b.node.up && b.node.life == life {
+			b.start()
+		}
+	})
+}
+
+// wipe replaces the disk of a broker that is down.
+func (b *broker) wipe() {
+	b.w.say("b%d gets an empty disk", b.id)
+	for p := range b.disk {
+		if l := &b.disk[p].log; l.LEO() > 0 {
+			b.w.check.lost(b.id, int32(p), 0, l.LEO(), l.LatestEpoch())
+		}
+		b.disk[p] = diskLog{}
+	}
+}
+
+// stop is a SIGTERM: leadership goes to others first, as far as the controller
+// can be asked, then everything is synced and the session is closed.
+func (b *broker) stop(tries int, down time.Duration) {
+	if !b.node.up || b.stopping && tries == 5 {
+		return
+	}
+	b.stopping = true
+	again := func() { b.w.after(b.node, 300*time.Millisecond, func() { b.stop(tries-1, down) }) }
+	to := b.w.broker(b.incumbent.id)
+	switch {
+	case tries == 0:
+		b.exit(down)
+		return
+	case to == nil:
+		again()
+		return
+	}
+	epoch := b.epoch
+	b.w.call(&line{from: b.node, to: to.node}, time.Second, func(reply func(func())) {
+		to.shutDown(b.id, epoch, func(left int, ok bool) {
+			reply(func() {
+				if !ok || left > 0 {
+					again()
+					return
+				}
+				b.exit(down)
+			})
+		})
+	}, again)
+}
+
+func (b *broker) exit(down time.Duration) {
+	b.w.say("b%d stops", b.id)
+	b.checkpointNow()
+	for _, h := range b.replicas {
+		if h != nil {
+			h.Log.Sync()
+		}
+	}
+	id := b.session
+	b.ask(func(func(func())) { b.w.store.end(id) }, func() {})
+	b.node.up = false
+	b.closeLogs()
+	b.w.startLater(b, down)
+}
+
+// Draw makes the configuration of a seed: the size of the cluster, a random part
+// of the kinds of faults, and when they happen.
+func Draw(seed uint64) Config {
+	l := luck{seed ^ 0x51ed270b}
+	c := Config{Seed: seed, Brokers: 3 + l.below(3), Partitions: 1 + l.below(3), Replicas: 3, Clients: 1 + l.below(3),
+		Faulty: 30*time.Second + l.between(0, 60*time.Second), SessionTimeout: 3 * time.Second, MaxLag: 2 * time.Second,
+		FetchLimit: 1 + l.below(20)}
+	c.MinISR = 1 + l.below(3)
+	if l.once(6) {
+		c.Replicas = 2
+	}
+	if l.once(2) {
+		c.LoseOnceIn = 50 + l.below(2000)
+	}
+	if l.once(2) {
+		c.HoldOnceIn, c.HoldFor = 50+l.below(1000), time.Duration(1+l.below(8))*time.Second
+	}
+	var kinds []FaultKind
+	for k := range faultKinds {
+		odds := 2
+		if k == PowerLoss {
+			odds = 3
+		} else if k == Wipe {
+			odds = 12
+		}
+		if l.once(odds) {
+			kinds = append(kinds, k)
+		}
+	}
+	if len(kinds) == 0 {
+		kinds = []FaultKind{Kill}
+	}
+	gap := l.between(500*time.Millisecond, 6*time.Second)
+	for at := 3 * time.Second; at < c.Faulty; at += l.between(gap/4, gap*2) {
+		f := Fault{At: at, Kind: kinds[l.below(len(kinds))], Aim: AtBroker, A: 1 + l.below(c.Brokers), B: 1 + l.below(c.Brokers)}
+		switch l.below(4) {
+		case 0:
+			f.Aim = AtController
+		case 1, 2:
+			f.Aim, f.A = AtLeader, l.below(c.Partitions)
+		}
+		f.For = l.between(50*time.Millisecond, 8*time.Second)
+		c.Faults = append(c.Faults, f)
+	}
+	return c
+}
