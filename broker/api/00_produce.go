@@ -94,9 +94,6 @@ func (p *produceCall) refuseAll(req *kmsg.ProduceRequest) error {
 	if hasTransactional(req) && (req.TransactionID == nil || !p.c.Allowed(OpWrite, ResTransactionalID, *req.TransactionID)) {
 		return protocol.ErrTransactionalIDAuthorizationFailed
 	}
-	if req.Acks < -1 || req.Acks > 1 {
-		return protocol.ErrInvalidRequiredAcks
-	}
 	return nil
 }
 
@@ -124,6 +121,9 @@ func (p *produceCall) append(req *kmsg.ProduceRequest, t *kmsg.ProduceRequestTop
 	}
 	tp := cluster.TopicPartition{Topic: t.Topic, Partition: in.Partition}
 	r, err := h.hosted(tp)
+	if (req.Acks < -1 || req.Acks > 1) && !errors.Is(err, replica.ErrUnknownTopicOrPartition) {
+		return protocol.ErrInvalidRequiredAcks
+	}
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"slices"
+
 	"github.com/kbroker/kbroker/cluster"
 	"github.com/kbroker/kbroker/internal/delay"
 	"github.com/kbroker/kbroker/logstore"
@@ -36,6 +38,10 @@ func writeTxnMarkers(h *Handlers, c *Call) {
 		return
 	}
 	req := c.Msg.(*kmsg.WriteTxnMarkersRequest)
+	if slices.ContainsFunc(req.Markers, anonymousMarker) {
+		c.Fail(protocol.ErrUnknownServerError)
+		return
+	}
 	m := &markersCall{c: c, resp: req.ResponseKind().(*kmsg.WriteTxnMarkersResponse)}
 	m.resp.Markers = make([]kmsg.WriteTxnMarkersResponseMarker, len(req.Markers))
 	for i := range req.Markers {
@@ -46,6 +52,13 @@ func writeTxnMarkers(h *Handlers, c *Call) {
 		queues[i] = &m.wait[i].replica.Committed
 	}
 	h.Waits.Wait(m, h.Config().RequestTimeout, queues...)
+}
+
+// anonymousMarker tells of a marker without a producer, which no log may hold.
+// In Kafka, too, it fails the whole request, after the markers before it were
+// written.
+func anonymousMarker(m kmsg.WriteTxnMarkersRequestMarker) bool {
+	return m.ProducerID < 0 || m.ProducerEpoch == -1
 }
 
 func (m *markersCall) write(in *kmsg.WriteTxnMarkersRequestMarker, out *kmsg.WriteTxnMarkersResponseMarker) {
