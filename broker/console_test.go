@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +19,7 @@ import (
 	"github.com/kbroker/kbroker/zkmeta"
 	"github.com/kbroker/kbroker/zkmeta/embedded"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 var withConsole = config.Values{"kbroker.http.listener": ":0", "min.insync.replicas": "2"}
@@ -247,5 +250,40 @@ func TestConsoleStops(t *testing.T) {
 	}
 	if _, err := net.Dial("tcp", addr); err == nil {
 		t.Error("the console listens on after the stop")
+	}
+}
+
+// docs/metrics.md lists what is shown, and nothing else.
+func TestMetricsAreDocumented(t *testing.T) {
+	c := newCluster(t, 2, withConsole)
+	cl := c.client(kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"t": {0: kgo.NewOffset().AtStart()}}))
+	c.createTopic(cl, "t", 1, 2, nil)
+	produce(t, cl, "t", 0, 0, 1)
+	cl.PollFetches(t.Context())
+	shown := map[string]bool{}
+	_, body := httpGet(t, c.brokers[1], "/metrics")
+	for line := range strings.Lines(body) {
+		f := strings.Fields(line)
+		name := strings.TrimSuffix(f[min(2, len(f)-1)], "_max") // told with its summary
+		if f[0] == "#" && f[1] == "TYPE" && (strings.HasPrefix(name, "kafka_") || strings.HasPrefix(name, "kbroker_")) {
+			shown[name] = true
+		}
+	}
+	doc, err := os.ReadFile("../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(doc)) {
+		name, _, ok := strings.Cut(strings.TrimPrefix(line, "| `"), "`")
+		if !ok || !strings.HasPrefix(line, "| `k") {
+			continue
+		}
+		if !shown[name] {
+			t.Errorf("docs/metrics.md has %s, which is not shown", name)
+		}
+		delete(shown, name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(shown)) {
+		t.Errorf("%s is not in docs/metrics.md", name)
 	}
 }
