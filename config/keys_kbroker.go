@@ -23,7 +23,7 @@ func hostPort() *check {
 		_, port, err := net.SplitHostPort(v.s)
 		n, bad := strconv.Atoi(port)
 		if err != nil || bad != nil || n < 0 || n > 65535 {
-			return v.s, fmt.Sprintf("%q is no HOST:PORT; write localhost:8090, :8090 for loopback, 0.0.0.0:8090 for every interface, an IPv6 host as [::1]:8090", v.s)
+			return v.s, fmt.Sprintf("%q is no HOST:PORT; write localhost:8080, :8080 for loopback, 0.0.0.0:8080 for every interface, an IPv6 host as [::1]:8080", v.s)
 		}
 		return "", ""
 	}}

@@ -48,9 +48,9 @@ this epoch). It asks brokers that have kbroker.http.listener set; of several, th
 row of a partition's leader is shown, or that of a follower while nobody leads.
 
 Where the output is no terminal, each row that changed becomes a line.`,
-		Example: `  kbroker server.properties --override kbroker.http.listener=:8090
+		Example: `  kbroker server.properties --override kbroker.http.listener=:8080
   kbroker watch --topic orders
-  kbroker watch --http broker1:8090,broker2:8090,broker3:8090
+  kbroker watch --http broker1:8080,broker2:8080,broker3:8080
   kbroker watch --once`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -75,7 +75,7 @@ Where the output is no terminal, each row that changed becomes a line.`,
 			return watchLines(ctx, out, o)
 		},
 	}
-	cmd.Flags().StringSliceVar(&o.http, "http", []string{"localhost:8090"}, "`HOST:PORT` of the kbroker.http.listener of one or more brokers")
+	cmd.Flags().StringSliceVar(&o.http, "http", []string{"localhost:8080"}, "`HOST:PORT` of the kbroker.http.listener of one or more brokers")
 	cmd.Flags().StringVar(&o.topic, "topic", "", "this topic only")
 	cmd.Flags().DurationVar(&o.every, "every", 250*time.Millisecond, "how often to look")
 	cmd.Flags().BoolVar(&o.once, "once", false, "print the table once and end")
