@@ -15,6 +15,7 @@ import (
 	"github.com/kbroker/kbroker/broker/configs"
 	"github.com/kbroker/kbroker/broker/metadata"
 	"github.com/kbroker/kbroker/broker/producerids"
+	"github.com/kbroker/kbroker/broker/quota"
 	"github.com/kbroker/kbroker/broker/session"
 	"github.com/kbroker/kbroker/broker/topics"
 	"github.com/kbroker/kbroker/cluster"
@@ -235,6 +236,8 @@ func (b *Broker) listen(context.Context) error {
 		Waits:    b.waits, Topics: topics.New(topics.Options{Store: b.store, Config: b.configs.Broker, Nodes: b.nodes}),
 		ProducerIDs: producerids.New(b.allocateProducerIDs),
 		Controller:  b.controller, FeaturesEpoch: b.featuresEpoch.Load,
+		LeaderQuota: quota.NewReplication(func() int64 { return b.configs.Broker().LeaderReplicationRate },
+			int(c.ReplicationQuotaWindows), c.ReplicationQuotaWindow),
 		Metrics: b.metrics, Clock: b.o.Clock, Logger: b.o.Logger,
 	})
 	s, err := server.Listen(serverOptions(c, handlers, b.o.Clock, b.o.Logger, b.metrics))

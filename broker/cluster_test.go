@@ -115,7 +115,7 @@ func (c *testCluster) client(opts ...kgo.Opt) *kgo.Client {
 	for _, p := range c.ports {
 		seeds = append(seeds, net.JoinHostPort("127.0.0.1", strconv.Itoa(p)))
 	}
-	cl, err := kgo.NewClient(append(opts, kgo.SeedBrokers(seeds...), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
+	cl, err := kgo.NewClient(append(opts, kgo.SeedBrokers(seeds...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MetadataMinAge(20*time.Millisecond))...)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -128,6 +128,14 @@ func (c *testCluster) createTopic(cl *kgo.Client, topic string, partitions int32
 	if _, err := kadm.NewClient(cl).CreateTopic(c.t.Context(), partitions, replicas, configs, topic); err != nil {
 		c.t.Fatal(err)
 	}
+	c.await("every broker knows "+topic, func() bool {
+		for _, b := range c.brokers {
+			if _, ok := b.cache.Topic(topic); !ok {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 func (c *testCluster) status(id cluster.BrokerID, tp cluster.TopicPartition) (replica.Status, bool) {
@@ -298,7 +306,7 @@ func TestDeleteRecordsOnAllReplicas(t *testing.T) {
 // A leader cut off from ZooKeeper keeps serving while its followers fetch; one
 // that its followers have left too stops taking what needs no follower.
 func TestFencesItselfOnlyWhenCutOffFromItsFollowersToo(t *testing.T) {
-	c := newCluster(t, 3, config.Values{"zookeeper.session.timeout.ms": "300"})
+	c := newCluster(t, 3, config.Values{"zookeeper.session.timeout.ms": "1000", "replica.fetch.wait.max.ms": "100"})
 	cl := c.client(kgo.RequiredAcks(kgo.LeaderAck()), kgo.DisableIdempotentWrite(), kgo.RecordRetries(0))
 	c.createTopic(cl, "t", 1, 3, nil)
 	tp := cluster.TopicPartition{Topic: "t"}
@@ -308,7 +316,7 @@ func TestFencesItselfOnlyWhenCutOffFromItsFollowersToo(t *testing.T) {
 	r, _ := b.host.Load().Replica(tp)
 	b.store.(*embedded.Store).Disconnect()
 	lost := time.Now()
-	for time.Since(lost) < 900*time.Millisecond {
+	for time.Since(lost) < 1500*time.Millisecond {
 		produce(t, cl, "t", 0, 0, 1)
 	}
 	for id, other := range c.brokers {
@@ -346,5 +354,43 @@ func TestConsumerReadsFromTheNearestReplica(t *testing.T) {
 	}
 	if n := served(near); n == 0 {
 		t.Errorf("broker %d in the consumer's rack has sent %d bytes", near, n)
+	}
+}
+
+// A follower that comes back far behind is held to the throttled rate, and the
+// one that is in sync is not.
+func TestThrottledReplicationIsSlow(t *testing.T) {
+	c := newCluster(t, 2, config.Values{"replication.quota.window.num": "2"})
+	cl := c.client()
+	star := "*"
+	c.createTopic(cl, "t", 1, 2, map[string]*string{"leader.replication.throttled.replicas": &star})
+	tp := cluster.TopicPartition{Topic: "t"}
+	produce(t, cl, "t", 0, 0, 1)
+	leader, _ := c.leader(tp)
+	follower := 3 - leader
+	c.stop(follower)
+	cl = c.client(kgo.ProducerBatchCompression(kgo.NoCompression()))
+	big := &kgo.Record{Topic: "t", Value: make([]byte, 500_000)}
+	for range 6 {
+		if err := cl.ProduceSync(t.Context(), big).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rate := "500000"
+	alter := kadm.AlterConfig{Name: "leader.replication.throttled.rate", Value: &rate}
+	got, err := kadm.NewClient(cl).AlterBrokerConfigs(t.Context(), []kadm.AlterConfig{alter}, int32(leader))
+	if err != nil || got[0].Err != nil {
+		t.Fatal(err, got)
+	}
+	c.await("the rate is in force", func() bool { return c.brokers[leader].configs.Broker().LeaderReplicationRate == 500_000 })
+	begun := time.Now()
+	c.start(follower)
+	c.await("the follower is back in the ISR", func() bool {
+		_, s := c.leader(tp)
+		return len(s.ISR) == 2
+	})
+	// Of 3 MB at 0.5 MB/s the first answer, of up to 1 MiB, is free.
+	if took := time.Since(begun); took < 1500*time.Millisecond {
+		t.Errorf("3 MB at 0.5 MB/s took %v", took)
 	}
 }

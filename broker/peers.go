@@ -121,7 +121,10 @@ func topError(resp kmsg.Response) protocol.Code {
 	case *kmsg.AllocateProducerIDsResponse:
 		return protocol.Code(r.ErrorCode)
 	case *kmsg.ControlledShutdownResponse:
-		return protocol.Code(r.ErrorCode)
+		if code := protocol.Code(r.ErrorCode); code != protocol.ErrStaleControllerEpoch {
+			return code
+		}
+		return protocol.ErrNotController // this API's way to say so
 	}
 	return 0
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/kbroker/kbroker/broker/quota"
 	"github.com/kbroker/kbroker/cluster"
 	"github.com/kbroker/kbroker/controller/loop"
 	"github.com/kbroker/kbroker/partition/fetcher"
@@ -46,6 +47,8 @@ func (b *Broker) newReplication() *replication {
 			return p.dialLeader(ctx, id, fetcher.ClientID(b.id, 0), c.ReplicaSocketTimeout)
 		},
 		MaxWait: c.ReplicaFetchWaitMax, MinBytes: c.ReplicaFetchMinBytes, MaxBytes: c.ReplicaFetchResponseMaxBytes,
+		Throttle: quota.NewReplication(func() int64 { return b.configs.Broker().FollowerReplicationRate },
+			int(c.ReplicationQuotaWindows), c.ReplicationQuotaWindow),
 		PartitionBytes: c.ReplicaFetchMaxBytes, Backoff: c.ReplicaFetchBackoff, Clock: b.o.Clock, Logger: b.o.Logger})
 	r.isr = isr.Start(isr.Options{Self: b.id, BrokerEpoch: epoch, Controller: r.link, Clock: b.o.Clock, Logger: b.o.Logger})
 	return r
@@ -90,18 +93,25 @@ func (b *Broker) allocateProducerIDs(ctx context.Context) (int64, int32, error) 
 	return resp.ProducerIDStart, resp.ProducerIDLen, nil
 }
 
+// farewell is how long a broker that leads nothing any more goes on answering: a
+// client that comes meanwhile is told who leads (KIP-951). One that only finds
+// its connection closed waits for its next look at the metadata, which takes
+// seconds with some.
+const farewell = 200 * time.Millisecond
+
 // controlledShutdown hands this broker's leaderships over before it stops. It
 // gives up after controlled.shutdown.max.retries; the partitions that are left
 // wait for the controller to notice.
 func (b *Broker) controlledShutdown(ctx context.Context) {
 	c := b.configs.Broker()
-	if !c.ControlledShutdown || len(b.cache.Brokers()) < 2 {
+	if !c.ControlledShutdown {
 		return
 	}
-	for try := int32(1); ; try++ {
+	for try := int32(1); len(b.cache.Brokers()) > 1; try++ {
 		left, err := b.askControlledShutdown(ctx)
 		if err == nil && left == 0 {
 			b.o.Logger.Info().Msg("controlled shutdown: nothing is led any more")
+			pause(ctx, b.o.Clock, farewell)
 			return
 		}
 		b.o.Logger.Warn().Err(err).Int("partitions", left).Int32("attempt", try).Msg("controlled shutdown is not complete")

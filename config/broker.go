@@ -84,6 +84,10 @@ type Broker struct {
 	ControlledShutdownBackoff    time.Duration // controlled.shutdown.retry.backoff.ms
 	ControllerSocketTimeout      time.Duration // controller.socket.timeout.ms
 	ControllerEligible           bool          // kbroker.controller.eligible
+	LeaderReplicationRate        int64         // leader.replication.throttled.rate, bytes a second
+	FollowerReplicationRate      int64         // follower.replication.throttled.rate, bytes a second
+	ReplicationQuotaWindows      int32         // replication.quota.window.num
+	ReplicationQuotaWindow       time.Duration // replication.quota.window.size.seconds
 	ZooKeeperFencing             string        // kbroker.zookeeper.fencing
 	LeaderRebalance              bool          // auto.leader.rebalance.enable
 	LeaderRebalanceEvery         time.Duration // leader.imbalance.check.interval.seconds
@@ -161,6 +165,10 @@ func (b *Broker) bindings() []binding {
 		{"controlled.shutdown.max.retries", &b.ControlledShutdownRetries},
 		{"controlled.shutdown.retry.backoff.ms", &b.ControlledShutdownBackoff},
 		{"controller.socket.timeout.ms", &b.ControllerSocketTimeout},
+		{"leader.replication.throttled.rate", &b.LeaderReplicationRate},
+		{"follower.replication.throttled.rate", &b.FollowerReplicationRate},
+		{"replication.quota.window.num", &b.ReplicationQuotaWindows},
+		{"replication.quota.window.size.seconds", &b.ReplicationQuotaWindow},
 		{"kbroker.zookeeper.fencing", &b.ZooKeeperFencing},
 		{"auto.leader.rebalance.enable", &b.LeaderRebalance},
 		{"leader.imbalance.check.interval.seconds", &b.LeaderRebalanceEvery},

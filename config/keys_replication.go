@@ -23,8 +23,8 @@ var replicationKeys = []row{
 	{"fetch.purgatory.purge.interval.requests", Int, "1000", nil, ReadOnly, Medium, 0, "Completed fetches after which Kafka's waiting list is cleaned; kbroker cleans as it goes."},
 	{"producer.purgatory.purge.interval.requests", Int, "1000", nil, ReadOnly, Medium, 0, "Completed produces after which Kafka's waiting list is cleaned; kbroker cleans as it goes."},
 	{"delete.records.purgatory.purge.interval.requests", Int, "1", nil, ReadOnly, Medium, 0, "Completed DeleteRecords after which Kafka's waiting list is cleaned; kbroker cleans as it goes."},
-	{"leader.replication.throttled.rate", Long, "9223372036854775807", atLeast(0), ClusterWide, Medium, onlyDynamic, "Bytes a second that this broker sends to throttled followers; only set dynamically."},
-	{"follower.replication.throttled.rate", Long, "9223372036854775807", atLeast(0), ClusterWide, Medium, onlyDynamic, "Bytes a second that this broker fetches for throttled replicas; only set dynamically."},
+	{"leader.replication.throttled.rate", Long, "9223372036854775807", atLeast(0), ClusterWide, Medium, onlyDynamic | acts, "Bytes a second that this broker sends to throttled followers; only set dynamically."},
+	{"follower.replication.throttled.rate", Long, "9223372036854775807", atLeast(0), ClusterWide, Medium, onlyDynamic | acts, "Bytes a second that this broker fetches for throttled replicas; only set dynamically."},
 	{"replica.alter.log.dirs.io.max.bytes.per.second", Long, "9223372036854775807", atLeast(0), ClusterWide, Medium, onlyDynamic, "Bytes a second that moves between data directories may use; only set dynamically."},
 }
 

@@ -236,6 +236,9 @@ func (f *fetchCall) read() bool {
 		q := p.query
 		q.MaxBytes = max(0, min(q.MaxBytes, left))
 		q.MinOne = minOne
+		if f.held(p) {
+			q.MaxBytes, q.MinOne = 0, false
+		}
 		p.res, p.readErr = p.replica.Read(q)
 		if p.readErr != nil || p.res.Diverging != nil {
 			now = now || !f.early(p.readErr)
@@ -254,6 +257,21 @@ func (f *fetchCall) read() bool {
 		}
 	}
 	return now || total >= f.minBytes
+}
+
+// held reports whether a follower outside the ISR has to wait for the
+// replication quota: it gets no records, and they do not end its wait.
+func (f *fetchCall) held(p *fetchPart) bool {
+	h := f.c.h
+	if f.follower == cluster.NoBroker || h.LeaderQuota == nil {
+		return false
+	}
+	return h.throttled(p.replica, f.follower) && h.LeaderQuota.Exceeded(h.Clock.Now()) && !p.replica.InSync(f.follower)
+}
+
+// throttled reports whether the topic puts the follower under the quota.
+func (h *Handlers) throttled(r *replica.Replica, follower cluster.BrokerID) bool {
+	return r.Log().Config().LeaderThrottled.Contains(r.TopicPartition().Partition, follower)
 }
 
 // rackAware is the class that Kafka ships for replica.selector.class; others
@@ -327,7 +345,7 @@ func (f *fetchCall) Ready() bool {
 			continue
 		}
 		v, err := p.replica.ReadView(p.query)
-		if f.early(err) {
+		if f.early(err) || err == nil && f.held(p) {
 			continue
 		}
 		if err != nil || v.Limit(p.query.Isolation) > p.query.Offset || p.query.Offset < v.LogStart {

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/kbroker/kbroker/cluster"
 	"github.com/kbroker/kbroker/controller/loop"
@@ -28,6 +29,9 @@ func controlledShutdown(h *Handlers, c *Call) {
 	req := c.Msg.(*kmsg.ControlledShutdownRequest)
 	aside(controllerTimeout, func(ctx context.Context) {
 		left, err := h.Controller().ControlledShutdown(ctx, cluster.BrokerID(req.BrokerID), cluster.BrokerEpoch(req.BrokerEpoch))
+		if err == nil {
+			h.awaitSuccessors(ctx)
+		}
 		if errors.Is(err, loop.ErrNotController) {
 			err = protocol.ErrStaleControllerEpoch
 		}
@@ -40,4 +44,18 @@ func controlledShutdown(h *Handlers, c *Call) {
 		}
 		c.Reply(resp)
 	})
+}
+
+// successorTimeout bounds the wait for brokers that do not answer.
+const successorTimeout = time.Second
+
+// awaitSuccessors holds the answer until the other brokers have heard of the
+// change: the leaver closes its connections on the answer, and its clients would
+// be sent back to it by brokers that have not.
+func (h *Handlers) awaitSuccessors(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, successorTimeout)
+	defer cancel()
+	if err := h.Controller().AwaitAcknowledged(ctx); err != nil {
+		h.Logger.Warn().Err(err).Msg("controlled shutdown: not every broker has acknowledged the change yet")
+	}
 }

@@ -104,6 +104,9 @@ func (f *fetchCall) answerPart(resp *kmsg.FetchResponse, i int, out *kmsg.FetchR
 	if records != nil {
 		n = records.Len()
 	}
+	if n > 0 && f.follower != cluster.NoBroker && f.c.h.LeaderQuota != nil && f.c.h.throttled(p.replica, f.follower) {
+		f.c.h.LeaderQuota.Used(f.c.h.Clock.Now(), n)
+	}
 	f.countFetched(p.topic, n, false)
 	return records
 }

@@ -36,12 +36,13 @@ var rules = map[string]rule{
 
 	"broker": {imports: []string{"broker/...", "cluster", "config", "console", "controller", "controller/loop", "internal/...", "logstore", "partition/...",
 		"protocol", "protocol/client", "protocol/server", "zkmeta/..."}},
-	"broker/api": {imports: []string{"broker/configs", "broker/metadata", "broker/producerids", "broker/session", "broker/topics", "cluster", "config",
-		"controller/loop", "internal/...", "logstore", "logstore/producers", "partition", "partition/replica", "protocol", "protocol/record",
+	"broker/api": {imports: []string{"broker/configs", "broker/metadata", "broker/producerids", "broker/quota", "broker/session", "broker/topics", "cluster", "config",
+		"controller", "controller/loop", "internal/...", "logstore", "logstore/producers", "partition", "partition/replica", "protocol", "protocol/record",
 		"protocol/server", "zkmeta"}},
 	"broker/configs":     {imports: []string{"cluster", "config", "internal/clock", "zkmeta"}},
 	"broker/metadata":    {imports: []string{"cluster"}},
 	"broker/producerids": {imports: []string{"cluster"}},
+	"broker/quota":       {},
 	"broker/session":     {imports: []string{"cluster"}},
 	"broker/topics":      {imports: []string{"cluster", "config", "zkmeta"}},
 

@@ -79,9 +79,10 @@ func (f *fetcher) takePartition(p *followed, a *kmsg.FetchResponseTopicPartition
 		f.appendFailed(p, err)
 		return
 	}
-	if info.Bytes > 0 {
-		f.o.Throttle.Used(f.o.Clock.Now(), p.Replica, info.Bytes)
+	if info.Bytes > 0 && f.throttled(p) {
+		f.o.Throttle.Used(f.o.Clock.Now(), info.Bytes)
 	}
+	p.level = cluster.Offset(a.HighWatermark) <= p.Replica.LogEnd().LEO
 	if info.Bytes == 0 && len(a.RecordBatches) > 0 {
 		f.delay(p) // nothing of it could be taken: not in a tight loop
 		return

@@ -29,6 +29,7 @@ type followed struct {
 	until   time.Time     // not fetched before
 	told    told          // what the session holds of it
 	inSess  bool
+	level   bool // the latest answer left nothing to fetch
 }
 
 // told is what a request says of a partition; the session remembers it.
@@ -136,13 +137,18 @@ func (f *fetcher) due(now time.Time) (list []*followed, wait time.Duration) {
 		switch left := p.until.Sub(now); {
 		case left > 0:
 			wait = min(wait, left)
-		case f.o.Throttle.Held(now, p.Replica):
+		case !p.level && f.throttled(p) && f.o.Throttle.Exceeded(now):
 			wait = min(wait, 100*time.Millisecond)
 		default:
 			list = append(list, p)
 		}
 	}
 	return list, wait
+}
+
+// throttled reports whether the topic puts this replica under the quota.
+func (f *fetcher) throttled(p *followed) bool {
+	return p.Replica.Log().Config().FollowerThrottled.Contains(p.tp.Partition, f.o.Self)
 }
 
 func (f *fetcher) pause(d time.Duration) {

@@ -30,26 +30,24 @@ type Options struct {
 	MaxBytes       int32
 	PartitionBytes int32
 	Backoff        time.Duration
-	// Throttle answers how many bytes of throttled replicas may be fetched now
-	// and counts those that were; nil: no limit.
+	// Throttle is follower.replication.throttled.rate; nil: no limit.
 	Throttle Throttle
 	Clock    clock.Clock // nil: the machine's
 	Logger   zerolog.Logger
 }
 
-// Throttle is follower.replication.throttled.rate.
+// Throttle limits what is fetched of throttled replicas.
 type Throttle interface {
-	// Held reports whether the replica is under the quota and the quota is used
-	// up: it is left out of the next fetch.
-	Held(now time.Time, r *replica.Replica) bool
-	// Used counts bytes fetched of a replica.
-	Used(now time.Time, r *replica.Replica, bytes int)
+	// Exceeded reports whether they have to wait.
+	Exceeded(now time.Time) bool
+	// Used counts bytes of one.
+	Used(now time.Time, bytes int)
 }
 
 type noThrottle struct{}
 
-func (noThrottle) Held(time.Time, *replica.Replica) bool { return false }
-func (noThrottle) Used(time.Time, *replica.Replica, int) {}
+func (noThrottle) Exceeded(time.Time) bool { return false }
+func (noThrottle) Used(time.Time, int)     {}
 
 func (o *Options) fill() {
 	o.Fetchers, o.MinBytes = max(1, o.Fetchers), max(1, o.MinBytes)

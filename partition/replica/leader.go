@@ -55,6 +55,13 @@ func (r *Replica) FollowerFetched(id cluster.BrokerID, epoch cluster.LeaderEpoch
 	return v
 }
 
+// InSync reports whether a broker is in the committed ISR.
+func (r *Replica) InSync(id cluster.BrokerID) bool {
+	r.state.Lock()
+	defer r.state.Unlock()
+	return slices.Contains(r.part.ISR(), id)
+}
+
 // NearestTo is partition.State.NearestTo.
 func (r *Replica) NearestTo(rack string, off cluster.Offset, racks func(cluster.BrokerID) (string, bool)) cluster.BrokerID {
 	r.state.Lock()

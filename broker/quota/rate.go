@@ -1,0 +1,63 @@
+package quota
+
+import (
+	"sync"
+	"time"
+)
+
+// Rate is how much was used of late, as Kafka measures it: the sum over the last
+// windows, the present one being part of them, by the time that they span.
+type Rate struct {
+	mu     sync.Mutex
+	window time.Duration
+	counts []float64 // a ring; guarded by mu, as is all below
+	at     int64     // the number of the present window
+	begun  bool
+	first  int64 // the number of the first window ever used
+}
+
+// NewRate makes a Rate of n windows (replication.quota.window.num and
+// .size.seconds).
+func NewRate(n int, window time.Duration) *Rate {
+	return &Rate{window: window, counts: make([]float64, max(1, n))}
+}
+
+// Add counts what was used at the time now.
+func (r *Rate) Add(now time.Time, amount float64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.advance(now)
+	r.counts[r.at%int64(len(r.counts))] += amount
+}
+
+// PerSecond is the rate at the time now.
+func (r *Rate) PerSecond(now time.Time) float64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.advance(now)
+	sum := 0.0
+	for _, c := range r.counts {
+		sum += c
+	}
+	// The span counts whole windows but for the present one, and all but one of
+	// them at least: the first bytes of a quiet time are not a high rate.
+	into := time.Duration(now.UnixNano() - r.at*int64(r.window))
+	span := time.Duration(len(r.counts)-1) * r.window
+	if elapsed := r.at - r.first; elapsed >= int64(len(r.counts)-1) {
+		span += into
+	}
+	return sum / max(span, r.window).Seconds()
+}
+
+// advance empties the windows between the last use and now.
+func (r *Rate) advance(now time.Time) {
+	at := now.UnixNano() / int64(r.window)
+	if !r.begun {
+		r.begun, r.at, r.first = true, at, at
+		return
+	}
+	for i := r.at + 1; i <= min(at, r.at+int64(len(r.counts))); i++ {
+		r.counts[i%int64(len(r.counts))] = 0
+	}
+	r.at = max(r.at, at)
+}
