@@ -39,6 +39,7 @@ type broker struct {
 	zk    *zookeeper        // nil: kbroker's embedded store
 	proc  *proc
 	wrap  []string // a command that starts the program, and its arguments
+	heap  int      // MB, of a JVM
 	runs  int      // how often it was started, for the names of its logs
 }
 
@@ -70,7 +71,7 @@ func withZooKeeper(zk *zookeeper, chroot string) option {
 func newBroker(t testing.TB, options ...option) *broker {
 	t.Helper()
 	notCached(t)
-	b := &broker{kind: subject, id: 1, port: freePort(t), dir: tempDir(t, "broker"), props: map[string]string{
+	b := &broker{kind: subject, id: 1, heap: 384, port: freePort(t), dir: tempDir(t, "broker"), props: map[string]string{
 		"num.network.threads":                      "2",
 		"num.io.threads":                           "4",
 		"num.recovery.threads.per.data.dir":        "1",
@@ -141,7 +142,7 @@ func (b *broker) argv(t testing.TB, extra ...string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return append(javaCommand(384, jars+"/*", "kafka.Kafka", b.propsPath()), extra...)
+	return append(javaCommand(b.heap, jars+"/*", "kafka.Kafka", b.propsPath()), extra...)
 }
 
 // launch starts the process without waiting until it serves.

@@ -30,7 +30,7 @@ func (z *zookeeper) addr() string { return "127.0.0.1:" + strconv.Itoa(z.port) }
 // its own in it.
 func sharedZooKeeper(t testing.TB) *zookeeper {
 	t.Helper()
-	sharedZK.Do(func() { sharedZKServer, errSharedZK = startZooKeeper(t) })
+	sharedZK.Do(func() { sharedZKServer, errSharedZK = startZooKeeper(t, tempDir(t, "zookeeper")) })
 	if errSharedZK != nil {
 		t.Fatal(errSharedZK)
 	}
@@ -43,13 +43,25 @@ var (
 	errSharedZK    = errors.New("ZooKeeper did not start")
 )
 
-func startZooKeeper(t testing.TB) (*zookeeper, error) {
+// ownZooKeeper is a server of one test's own.
+func ownZooKeeper(t testing.TB) *zookeeper {
+	t.Helper()
+	z, err := startZooKeeper(t, tempDir(t, "zookeeper"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if z.conn != nil {
+			z.conn.Close()
+		}
+		z.proc.kill()
+	})
+	return z
+}
+
+func startZooKeeper(t testing.TB, dir string) (*zookeeper, error) {
 	jars, err := serverJars()
 	if err != nil {
-		return nil, err
-	}
-	dir := filepath.Join(runDir, "zookeeper")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
 	z := &zookeeper{port: freePort(t)}
