@@ -134,7 +134,7 @@ func (l *Log) noteEpochs(buf []byte) error {
 		at += b.Length()
 	}
 	l.state.Unlock()
-	if !changed {
+	if !changed && !l.epochsDue {
 		return nil
 	}
 	return l.writeEpochs()

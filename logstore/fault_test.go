@@ -115,7 +115,13 @@ func TestFailingCalls(t *testing.T) {
 		{"index at a roll", vfs.Rule{Kinds: []vfs.Kind{vfs.OpTruncate}, Glob: "*.index"}, func(l *Log) error { return forceRoll(l) }},
 		{"snapshot", vfs.Rule{Kinds: []vfs.Kind{vfs.OpWrite}, Glob: "*.snapshot"}, func(l *Log) error { return forceRoll(l) }},
 		{"truncation", vfs.Rule{Kinds: []vfs.Kind{vfs.OpTruncate}, Glob: "*.log"}, func(l *Log) error { return l.TruncateTo(4) }},
-		{"epochs", vfs.Rule{Kinds: []vfs.Kind{vfs.OpRename}, Glob: "leader-epoch*"}, func(l *Log) error { return l.BecomeLeaderEpoch(4, l.LEO()) }},
+		{"epochs", vfs.Rule{Kinds: []vfs.Kind{vfs.OpRename}, Glob: "leader-epoch*"}, func(l *Log) error {
+			if err := l.BecomeLeaderEpoch(4, l.LEO()); err != nil {
+				return err
+			}
+			_, err := l.AppendAsLeader(validated(batchOf(1, 1, testStartMs)), 4, AppendOptions{})
+			return err
+		}},
 		{"transaction index", vfs.Rule{Kinds: []vfs.Kind{vfs.OpWrite}, Glob: "*.txnindex"}, func(l *Log) error {
 			_, err := l.AppendAsLeader(validated(record.EndTxnMarker(false, 7, 0, 0, testStartMs)), 0, AppendOptions{Origin: Coordinator})
 			return err

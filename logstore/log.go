@@ -57,6 +57,7 @@ type Log struct {
 	snapshots   []int64 // offsets of the .snapshot files, rising
 	lastSnap    int64   // offset of the last snapshot taken or loaded, or the log's start
 	unsynced    unsynced
+	epochsDue   bool // the checkpoint lacks an epoch without records; guarded by append
 	lastFlush   int64 // ms
 	lastTouched int64 // the store's sweep at which it was appended to last
 }
@@ -263,8 +264,9 @@ func (l *Log) EndOffsetForEpoch(e cluster.LeaderEpoch) (cluster.LeaderEpoch, clu
 
 // BecomeLeaderEpoch notes that records of epoch begin at start, at once: a
 // follower may ask before the first one is appended. The checkpoint file is
-// written here and made durable with the first flush: until then a crash
-// leaves no record of this epoch either, or batches that carry it.
+// written before that one is, or by a clean stop: until then a crash leaves no
+// record of this epoch either, and a broker of many partitions that starts has
+// nothing to write for each.
 func (l *Log) BecomeLeaderEpoch(epoch cluster.LeaderEpoch, start cluster.Offset) error {
 	l.append.Lock()
 	defer l.append.Unlock()
@@ -276,10 +278,8 @@ func (l *Log) BecomeLeaderEpoch(epoch cluster.LeaderEpoch, start cluster.Offset)
 	c, changed := l.epochs.Assign(epoch, start)
 	l.epochs = c
 	l.state.Unlock()
-	if !changed {
-		return nil
-	}
-	return l.wrap(l.writeEpochs())
+	l.epochsDue = l.epochsDue || changed
+	return nil
 }
 
 // ActiveProducers lists the producers that the log remembers, by id.

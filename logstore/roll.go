@@ -109,8 +109,26 @@ func (l *Log) writeFile(name string, data []byte) error {
 	return f.Close()
 }
 
-// writeEpochs writes the leader epoch checkpoint. The caller holds append.
+// writeEpochs writes the leader epoch checkpoint, which the next flush makes
+// durable. The caller holds append.
 func (l *Log) writeEpochs() error {
+	if err := l.replaceEpochs(); err != nil {
+		return err
+	}
+	l.unsynced.epochs, l.unsynced.dir = true, true
+	return nil
+}
+
+// writeDueEpochs tells the checkpoint of an epoch without records. If a crash
+// undoes it, nothing is missed. The caller holds append.
+func (l *Log) writeDueEpochs() error {
+	if !l.epochsDue {
+		return nil
+	}
+	return l.replaceEpochs()
+}
+
+func (l *Log) replaceEpochs() error {
 	l.state.Lock()
 	data := l.epochs.Encode()
 	l.state.Unlock()
@@ -120,7 +138,7 @@ func (l *Log) writeEpochs() error {
 	if err := l.store.fs.Rename(l.file(leaderEpochCheckpoint+".tmp"), l.file(leaderEpochCheckpoint)); err != nil {
 		return l.ioError("leader epoch checkpoint write", err)
 	}
-	l.unsynced.epochs, l.unsynced.dir = true, true
+	l.epochsDue = false
 	return nil
 }
 
