@@ -48,6 +48,7 @@ type Options struct {
 const (
 	maxConnections = 64
 	maxScrapes     = 4 // of /metrics at a time
+	maxListings    = 8 // of /v1/partitions at a time
 	headerBytes    = 8 << 10
 	headerTimeout  = 5 * time.Second
 	readTimeout    = 10 * time.Second
@@ -133,7 +134,15 @@ func Handler(o Options) http.Handler {
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{
 		MaxRequestsInFlight: maxScrapes, ErrorLog: log.New(debugLog{o.Logger}, "", 0), ErrorHandling: promhttp.HTTPErrorOnError}))
+	listings := make(chan struct{}, maxListings)
 	mux.HandleFunc("GET /v1/partitions", func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case listings <- struct{}{}:
+			defer func() { <-listings }()
+		default:
+			plain(w, http.StatusServiceUnavailable, "too many listings at a time, ask again")
+			return
+		}
 		q, err := parseQuery(r.URL.Query())
 		if err != nil {
 			answer(w, http.StatusBadRequest, struct {

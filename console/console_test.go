@@ -117,6 +117,44 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
+// slowView answers a listing when it is told to.
+type slowView struct {
+	entered chan struct{}
+	answer  chan struct{}
+}
+
+func (v slowView) Partitions(Query) Listing {
+	v.entered <- struct{}{}
+	<-v.answer
+	return Listing{}
+}
+
+func TestTooManyListings(t *testing.T) {
+	slow := slowView{make(chan struct{}), make(chan struct{})}
+	o := (&views{}).options()
+	o.Partitions = slow
+	h := Handler(o)
+	list := func() int {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/v1/partitions", nil))
+		return w.Code
+	}
+	done := make(chan int, maxListings)
+	for range maxListings {
+		go func() { done <- list() }()
+		<-slow.entered
+	}
+	if code := list(); code != http.StatusServiceUnavailable {
+		t.Errorf("one more: %d, want 503", code)
+	}
+	close(slow.answer)
+	for range maxListings {
+		if code := <-done; code != http.StatusOK {
+			t.Errorf("%d, want 200", code)
+		}
+	}
+}
+
 func TestQueryWants(t *testing.T) {
 	for _, c := range []struct {
 		q         Query
