@@ -12,6 +12,7 @@ import (
 
 	"github.com/kbroker/kbroker/internal/clock"
 	"github.com/kbroker/kbroker/protocol"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // eventually waits for what other goroutines are about to do.
@@ -146,6 +147,47 @@ func isDone(c *Conn) bool {
 	default:
 		return false
 	}
+}
+
+// A connection that rests is read on by a new goroutine, and nothing is lost by
+// that: whatever comes next, whenever the old one is woken, is served.
+func TestRestedConnectionsServe(t *testing.T) {
+	g, clk := timed(t, Options{FrameTimeout: time.Hour, Handler: HandlerFunc(func(r *Request) {
+		if _, beat := r.Msg.(*kmsg.HeartbeatRequest); beat {
+			r.Respond(ok(r))
+			return
+		}
+		r.Respond(r.Msg.ResponseKind())
+	})})
+	nc := g.dial("L")
+	stillServes(t, nc)
+	c := g.conn()
+	if !c.renewable {
+		t.Skip("readers are not renewed on this system")
+	}
+	big := joinGroup(5, 300<<10)
+	for i := range 20 {
+		last := c.lastActive.Load()
+		clk.Advance(restAfter + time.Second)
+		eventually(t, "a new reader", func() bool { return c.renewedAt >= last && !c.renew.Load() })
+		if i%2 == 0 {
+			stillServes(t, nc)
+			continue
+		}
+		write(t, nc, big)
+		readFrame(t, nc)
+	}
+	// Woken in the middle of a large frame, and of a small one.
+	for _, raw := range [][]byte{big, heartbeat(77)} {
+		write(t, nc, raw[:len(raw)/2])
+		eventually(t, "half of it", func() bool { return c.frameSince.Load() != 0 })
+		c.renew.Store(true)
+		c.wire.wakeReader()
+		eventually(t, "woken", func() bool { return !c.renew.Load() })
+		write(t, nc, raw[len(raw)/2:])
+		readFrame(t, nc)
+	}
+	stillServes(t, nc)
 }
 
 // Frames that go on arriving, one after the other begun before the last ended,

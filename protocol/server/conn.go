@@ -21,9 +21,9 @@ var (
 	errByHandler    = errors.New("closed by the handler")
 )
 
-// Conn is one client's connection. A reader goroutine belongs to it for its
-// whole life; a second one writes while answers that were completed elsewhere
-// wait for it.
+// Conn is one client's connection. One reader goroutine belongs to it for its
+// whole life, if not always the same; a second one writes while answers that
+// were completed elsewhere wait for it.
 type Conn struct {
 	ID               uint64
 	ListenerName     string
@@ -64,6 +64,9 @@ type Conn struct {
 	lastActive, frameSince, writeSince, authSince atomic.Int64
 	frameBytes, writeBytes                        atomic.Int64 // moved since then
 	busy                                          atomic.Int32 // len(queue)
+	renewable                                     bool         // its reader may be woken and begin anew
+	renewedAt                                     int64        // lastActive then; of the sweeper alone
+	renew                                         atomic.Bool  // the reader is to begin anew
 }
 
 // ClientSoftware is what the client said of itself in ApiVersions.

@@ -110,15 +110,33 @@ func (c *Conn) frameEnds() {
 // readLoop is the life of a connection's reader goroutine. Nearly all of it is
 // spent in read, so that what is on the stack there is what an idle connection
 // costs.
-func (c *Conn) readLoop() {
-	err := c.handshake()
+func (c *Conn) readLoop() { c.readOn(c.handshake()) }
+
+func (c *Conn) readOn(err error) {
 	for err == nil {
 		if err = c.wire.read(c); err == nil {
 			err = c.step()
+		} else if c.renewing(err) {
+			go c.readOn(nil) // on a small stack
+			return
 		}
 	}
 	c.leave(err)
 	c.server.conns.Done()
+}
+
+// renewing tells whether err is only the sweeper that woke the reader to have it
+// begin anew.
+func (c *Conn) renewing(err error) bool {
+	if !errors.Is(err, os.ErrDeadlineExceeded) || !c.renew.CompareAndSwap(true, false) {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopping || c.ended { // it is they who woke it, or they wait
+		return false
+	}
+	return c.nc.SetReadDeadline(time.Time{}) == nil
 }
 
 // leave ends the connection when the reader has come to its end.

@@ -215,6 +215,7 @@ func (s *Server) newConn(l *listener, nc net.Conn, remote netip.AddrPort) *Conn 
 	c.wire = newWire(c, nc)
 	now := s.nanos()
 	c.lastActive.Store(now)
+	c.renewedAt = now
 	if l.Protocol != Plaintext {
 		c.authSince.Store(now)
 	}

@@ -36,15 +36,21 @@ func (s *Server) sweep() {
 	now := s.nanos()
 	s.mu.Lock()
 	s.sweeping = false
-	var late []*Conn
+	var late, rested []*Conn
 	var reasons []error
 	for _, c := range s.open {
 		if reason := c.overdue(now); reason != nil {
 			late, reasons = append(late, c), append(reasons, reason)
+		} else if len(rested) < restBatch && c.rested(now) {
+			rested = append(rested, c)
 		}
 	}
 	s.scheduleLocked()
 	s.mu.Unlock()
+	for _, c := range rested {
+		c.renew.Store(true)
+		c.wire.wakeReader()
+	}
 	for i, c := range late {
 		if reasons[i] == errIdle {
 			c.count.expired.Add(1)
@@ -53,6 +59,26 @@ func (s *Server) sweep() {
 		}
 		go c.end(reasons[i]) // closing waits for a system call in flight
 	}
+}
+
+// Serving a request makes the reader's stack grow, and it never becomes smaller
+// than twice the smallest size again: half of what an idle connection holds. So
+// a connection that rests gets a new reader, a few of them in each sweep.
+const (
+	restAfter = 30 * time.Second
+	restBatch = 500
+)
+
+// rested tells, once, that a connection has done nothing for long enough since it
+// served a request.
+func (c *Conn) rested(now int64) bool {
+	last := c.lastActive.Load()
+	if !c.renewable || last == c.renewedAt || now-last < int64(restAfter) ||
+		c.busy.Load() != 0 || c.frameSince.Load() != 0 || c.writeSince.Load() != 0 {
+		return false
+	}
+	c.renewedAt = last
+	return true
 }
 
 // overdue tells why the connection has to end at the time now, nil if it has

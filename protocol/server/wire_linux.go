@@ -51,6 +51,7 @@ func newWire(c *Conn, nc net.Conn) wire {
 	s := &socket{c: c, tc: tc, rc: rc, sendfile: syscall.Sendfile}
 	s.tryReadFunc, s.tryReadFullFunc = s.tryRead, s.tryReadFull
 	s.tryWriteFunc, s.trySendFileFunc = s.tryWrite, s.trySendFile
+	c.renewable = true
 	return s
 }
 
@@ -109,8 +110,14 @@ func readFD(fd uintptr, b []byte) (int, error) {
 
 func (s *socket) readFull(c *Conn, b []byte) error {
 	s.full, s.readErr = b, nil
-	if err := s.rc.Read(s.tryReadFullFunc); err != nil {
-		return err
+	for {
+		err := s.rc.Read(s.tryReadFullFunc)
+		if err == nil {
+			break
+		}
+		if !c.renewing(err) { // else it was woken for nothing
+			return err
+		}
 	}
 	s.full = nil
 	return s.readErr
