@@ -52,7 +52,7 @@ func (b *broker) log(p int32) *Log {
 
 // start begins a new incarnation.
 func (b *broker) start() {
-	b.node.up = true
+	b.node.up, b.node.closed = true, true
 	b.node.life++
 	b.node.paused = 0
 	b.zk = &line{from: b.node, to: b.w.store.node}
@@ -142,9 +142,16 @@ func (b *broker) checkpointNow() {
 	}
 }
 
-// ask calls the metadata store.
+// ask calls the metadata store in the present session. What comes along an
+// earlier connection than the session's latest is not served: the session has
+// moved.
 func (b *broker) ask(serve func(reply func(answer func())), failed func()) {
-	b.w.call(b.zk, b.w.cfg.SessionTimeout/3, serve, failed)
+	id := b.session
+	b.w.call(b.zk, b.w.cfg.SessionTimeout/3, func(reply func(func())) {
+		if b.w.store.onLatest(id, b.w.arrivedOn) {
+			serve(reply)
+		}
+	}, failed)
 }
 
 // open starts a session, and registers in it.
@@ -206,7 +213,7 @@ func (b *broker) register(id int) {
 			case !ok:
 				b.w.after(b.node, 300*time.Millisecond, func() { b.register(id) })
 			default:
-				b.epoch, b.registered = epoch, true
+				b.epoch, b.registered, b.node.closed = epoch, true, false
 				b.lookForController()
 			}
 		})
@@ -273,8 +280,10 @@ func (b *broker) order(from cluster.BrokerID, epoch cluster.ControllerEpoch, s c
 	v := b.w.cfg.variant
 	switch {
 	case s.Epoch < b.epoch && v != AnyBrokerEpoch:
+		b.w.say("b%d refuses an order of controller %d for its incarnation %d: STALE_BROKER_EPOCH, it is %d", b.id, from, s.Epoch, b.epoch)
 		return controller.Answer{Error: codeStaleBrokerEpoch}
-	case epoch < b.ctlEpoch && v != AnyControllerEpoch:
+	case epoch < b.ctlEpoch:
+		b.w.say("b%d refuses an order of controller %d of epoch %d: STALE_CONTROLLER_EPOCH, the newest is %d", b.id, from, epoch, b.ctlEpoch)
 		return controller.Answer{Error: codeStaleController}
 	}
 	b.ctlEpoch = epoch

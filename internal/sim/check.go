@@ -285,6 +285,9 @@ func (c *check) leads(h *hosted, l cluster.LeaderAndISR) {
 	if loss, ok := pc.lost[h.b.id]; ok && l.LeaderEpoch <= loss.epoch {
 		c.excuse(h.p, "a leader lost its tail and leads on in the same epoch")
 	}
+	if c.w.store.states[h.p].LeaderEpoch == l.LeaderEpoch { // not told of it too late
+		c.prefix(h.b.id, h.p, "CommittedNeverLost", "leads")
+	}
 }
 
 // acked: a producer was told that its record is committed, and where.

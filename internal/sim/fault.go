@@ -25,11 +25,12 @@ const (
 	EndSession                     // the store ends A's session
 	Preferred                      // somebody asks for a preferred election
 	Wipe                           // A dies, and its disk is replaced
+	Depose                         // somebody deletes the controller's znode while its session lives
 	faultKinds
 )
 
 var faultNames = [...]string{"kill", "power-loss", "stop", "pause", "cut-one-way", "cut", "isolate", "cut-from-others", "cut-from-store",
-	"store-down", "end-session", "preferred", "wipe"}
+	"store-down", "end-session", "preferred", "wipe", "depose"}
 
 func (k FaultKind) String() string { return faultNames[k] }
 
@@ -55,7 +56,7 @@ type Fault struct {
 func (f Fault) String() string {
 	who := fmt.Sprintf("b%d", f.A)
 	switch {
-	case f.Kind == StoreDown || f.Kind == Preferred:
+	case f.Kind == StoreDown || f.Kind == Preferred || f.Kind == Depose:
 		who = ""
 	case f.Aim == AtController:
 		who = "the controller"
@@ -130,6 +131,9 @@ func (w *World) happen(f Fault) {
 		if b.session != 0 {
 			w.store.end(b.session)
 		}
+	case Depose:
+		w.store.controller = nil
+		w.store.controllerChanged()
 	case Preferred:
 		if c := w.store.controller; c != nil {
 			w.broker(c.id).elect()
@@ -231,7 +235,7 @@ func Draw(seed uint64) Config {
 		c.LoseOnceIn = 50 + l.below(2000)
 	}
 	if l.once(2) {
-		c.HoldOnceIn, c.HoldFor = 50+l.below(1000), time.Duration(1+l.below(8))*time.Second
+		c.HoldOnceIn, c.HoldFor = 20+l.below(1000), time.Duration(1+l.below(12))*time.Second
 	}
 	var kinds []FaultKind
 	for k := range faultKinds {
@@ -248,6 +252,9 @@ func Draw(seed uint64) Config {
 	if len(kinds) == 0 {
 		kinds = []FaultKind{Kill}
 	}
+	// In some runs one fault comes close upon another, so that leaders change
+	// before anybody has heard of the change before.
+	bursts := l.once(3)
 	gap := l.between(500*time.Millisecond, 6*time.Second)
 	for at := 3 * time.Second; at < c.Faulty; at += l.between(gap/4, gap*2) {
 		f := Fault{At: at, Kind: kinds[l.below(len(kinds))], Aim: AtBroker, A: 1 + l.below(c.Brokers), B: 1 + l.below(c.Brokers)}
@@ -259,6 +266,11 @@ func Draw(seed uint64) Config {
 		}
 		f.For = l.between(50*time.Millisecond, 8*time.Second)
 		c.Faults = append(c.Faults, f)
+		for bursts && l.once(2) {
+			f.At += l.between(0, 300*time.Millisecond)
+			f.Kind, f.Aim, f.A = kinds[l.below(len(kinds))], Aim(l.below(3)), 1+l.below(c.Brokers)
+			c.Faults = append(c.Faults, f)
+		}
 	}
 	return c
 }

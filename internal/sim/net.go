@@ -7,6 +7,7 @@ type node struct {
 	id     int
 	name   string
 	up     bool
+	closed bool          // does not take connections (yet)
 	life   int           // counts its incarnations
 	paused time.Duration // stopped (SIGSTOP) until then
 }
@@ -34,6 +35,7 @@ func (w *World) at(t time.Duration, n *node, life int, do func()) {
 // conn is one TCP connection between two incarnations: what is sent in one
 // direction arrives in order, or it and all that follows does not arrive.
 type conn struct {
+	no               int // later ones have greater numbers
 	from, to         *node
 	fromLife, toLife int
 	last             [2]time.Duration // when the latest message of each direction arrives
@@ -46,7 +48,8 @@ const (
 )
 
 func (w *World) dial(from, to *node) *conn {
-	return &conn{from: from, to: to, fromLife: from.life, toLife: to.life}
+	w.conns++
+	return &conn{no: w.conns, from: from, to: to, fromLife: from.life, toLife: to.life}
 }
 
 // carry sends something along c; arrive runs where it gets to, if it does.
@@ -95,7 +98,7 @@ type line struct {
 // runs at the caller. failed runs instead of an answer, when the outcome is not
 // known; an answer after that is dropped.
 func (w *World) call(l *line, patience time.Duration, serve func(reply func(answer func())), failed func()) {
-	if !l.to.up {
+	if !l.to.up || l.to.closed {
 		w.after(l.from, 5*time.Millisecond, failed) // connection refused
 		l.conn = nil
 		return
@@ -106,6 +109,7 @@ func (w *World) call(l *line, patience time.Duration, serve func(reply func(answ
 	c := l.conn
 	over := false
 	w.carry(c, there, func() {
+		w.arrivedOn = c.no
 		serve(func(answer func()) {
 			w.carry(c, back, func() {
 				if over {

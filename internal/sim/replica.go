@@ -23,7 +23,7 @@ func NewReplica(self cluster.BrokerID, log Log, hw cluster.Offset) *Replica {
 
 // Lead carries out a LeaderAndIsr that makes this replica the leader.
 func (r *Replica) Lead(l cluster.LeaderAndISR, a cluster.Assignment, now partition.Time) (partition.Effects, error) {
-	if r.State.Role() != partition.Offline && l.LeaderEpoch > r.State.LeaderEpoch() && r.bug != NoEpochAtStart {
+	if r.State.Role() != partition.Offline && l.LeaderEpoch > r.State.LeaderEpoch() {
 		r.Log.begin(l.LeaderEpoch)
 	}
 	e, err := r.State.BecomeLeader(l, a, now)
@@ -69,7 +69,7 @@ func (r *Replica) Write(id int32, acksAll bool) (cluster.Offset, partition.Effec
 	if err := r.State.CheckLeader(cluster.NoLeaderEpoch); err != nil {
 		return 0, partition.Effects{}, err
 	}
-	if acksAll && r.bug != NoMinISRCheck {
+	if acksAll {
 		if err := r.State.CheckMinISR(); err != nil {
 			return 0, partition.Effects{}, err
 		}
@@ -106,10 +106,7 @@ var ErrUnknownPartition = errors.New("no such partition here")
 // NextFetch is what a follower asks its leader next.
 func (r *Replica) NextFetch() Fetch {
 	f := Fetch{From: r.Self, Offset: r.Log.LEO(), Current: r.State.LeaderEpoch(), Last: r.Log.LatestEpoch()}
-	switch r.bug {
-	case NoCurrentEpoch:
-		f.Current = cluster.NoLeaderEpoch
-	case NoLastEpoch:
+	if r.bug == NoLastEpoch {
 		f.Last = cluster.NoLeaderEpoch
 	}
 	return f
@@ -182,9 +179,6 @@ type Taken struct {
 // Take carries out a leader's answer to f.
 func (r *Replica) Take(f Fetch, a Fetched) Taken {
 	asked := f.Current
-	if asked == cluster.NoLeaderEpoch {
-		asked = r.State.LeaderEpoch()
-	}
 	if r.State.CheckFollower(asked) != nil {
 		return Taken{Stale: true}
 	}
@@ -196,7 +190,7 @@ func (r *Replica) Take(f Fetch, a Fetched) Taken {
 	}
 	var t Taken
 	for _, rec := range a.Records {
-		if rec.Epoch > asked && r.bug != TakeNewerEpochs {
+		if rec.Epoch > asked {
 			break // the log was truncated and refilled while it was sent
 		}
 		r.Log.append(rec)

@@ -27,6 +27,7 @@ type session struct {
 	id    int
 	owner *broker
 	heard time.Duration
+	conn  int   // the latest connection that it came along
 	watch *line // along which its watches are told
 }
 
@@ -66,6 +67,20 @@ func (s *store) expireLater(ses *session) {
 		}
 		s.end(ses.id)
 	})
+}
+
+// onLatest notes along which connection a session is served; false: it has been
+// served along a later one.
+func (s *store) onLatest(id, conn int) bool {
+	ses := s.sessions[id]
+	if ses == nil {
+		return true
+	}
+	if conn < ses.conn && s.w.cfg.variant != WriteWithoutVersion {
+		return false
+	}
+	ses.conn = conn
+	return true
 }
 
 // hear notes that a session lives; false: it does not.
@@ -113,6 +128,7 @@ func (s *store) contend(id int, b *broker) incumbent {
 	if s.controller == nil {
 		s.epoch++
 		s.controller = &incumbent{id, b.id, s.epoch}
+		s.w.check.elected(s.epoch)
 		s.w.say("b%d becomes the controller of epoch %d", b.id, s.epoch)
 		s.controllerChanged()
 	}
@@ -161,6 +177,10 @@ const (
 	moved              // another controller has been elected
 	expired            // the session is over
 )
+
+func (v verdict) String() string {
+	return [...]string{"carried out", "another has been elected", "its session is over"}[v]
+}
 
 // write carries out a controller's writes, each by itself, under a check of the
 // controller's epoch.

@@ -32,7 +32,6 @@ const listener = "PLAINTEXT"
 func newTerm(b *broker, epoch cluster.ControllerEpoch) *term {
 	t := &term{b: b, epoch: epoch, senders: map[cluster.BrokerID]*sender{},
 		im: controller.New(b.id, epoch, controller.Config{Listener: listener})}
-	b.w.check.elected(epoch)
 	t.load()
 	return t
 }
@@ -147,6 +146,7 @@ func (t *term) write(plan controller.Plan, done func(results []controller.Result
 				done(results, false)
 				return
 			}
+			t.b.w.say("store: refuses writes of b%d, controller of epoch %d: %s", t.b.id, t.epoch, v)
 			done(nil, true)
 			t.b.resign()
 			if v == moved {
@@ -240,7 +240,7 @@ func (t *term) give(s *sender) {
 			if !mine() {
 				return
 			}
-			if a.Error == codeStaleController && t.b.w.cfg.variant != AnyControllerEpoch {
+			if a.Error == codeStaleController {
 				t.b.lookForController()
 				t.b.w.after(t.b.node, 100*time.Millisecond, rest)
 				return

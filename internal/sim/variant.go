@@ -8,26 +8,20 @@ type Variant string
 const (
 	None                Variant = ""
 	TruncateToHW        Variant = "truncate-to-hw"         // a follower cuts its log at HW (before KIP-101)
-	NoCurrentEpoch      Variant = "no-current-epoch"       // fetches carry no CurrentLeaderEpoch (Kip320FirstTry)
 	NoLastEpoch         Variant = "no-last-epoch"          // fetches carry no LastFetchedEpoch
 	UnfencedFetch       Variant = "unfenced-fetch"         // a fetch of an older epoch moves HW (row 7)
 	ExactEpochOnly      Variant = "exact-epoch-only"       // the leader answers for epochs that it has only (before KIP-279)
 	IgnoreOwnEpochs     Variant = "ignore-own-epochs"      // the follower cuts where the leader says, whatever its own epochs are
 	HWBeforeAligned     Variant = "hw-before-aligned"      // HW is taken while the logs may still part
 	NewLeaderCommitsAll Variant = "new-leader-commits-all" // a new leader takes its LEO for HW
-	NoEpochAtStart      Variant = "no-epoch-at-start"      // a new leader's cache learns of its epoch with the first record (row 5)
 	AckWhenSent         Variant = "ack-when-sent"          // RemoteLEO moves when the records are sent
-	NoMinISRCheck       Variant = "no-min-isr-check"       // acks=all is taken whatever the ISR's size
-	TakeNewerEpochs     Variant = "take-newer-epochs"      // a follower appends batches of an epoch above its own (row 48)
 	WritesOutliveRole   Variant = "writes-outlive-role"    // acks=all writes wait on although the role has changed
 	AckBeforeHW         Variant = "ack-before-hw"          // acks=all is answered when the leader has written
 	SettledAtOnce       Variant = "settled-at-once"        // HW over the proposed ISR before the controller has answered (row 13)
 	HWBelowMinISR       Variant = "hw-below-min-isr"       // HW moves whatever the ISR's size
-	ExpandEarly         Variant = "expand-early"           // the ISR takes a follower that has only reached HW (row 12)
 	UnguardedWrites     Variant = "unguarded-writes"       // the store does not check the controller's epoch (row 14)
 	WriteWithoutVersion Variant = "write-without-version"  // the store does not check the state's version
 	AnyBrokerEpoch      Variant = "any-broker-epoch"       // orders and wishes of earlier incarnations count (row 9)
-	AnyControllerEpoch  Variant = "any-controller-epoch"   // orders of earlier controllers count (row 14)
 	ReadToLEO           Variant = "read-to-leo"            // consumers read what is not committed
 	LatestIsHW          Variant = "latest-is-hw"           // LATEST is answered while HW is behind the epoch's start
 	UnknownIsFinal      Variant = "unknown-is-final"       // a write of unknown outcome is answered INVALID_UPDATE_VERSION

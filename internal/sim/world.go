@@ -53,6 +53,8 @@ type World struct {
 	cuts        map[[2]int]time.Duration // nothing gets from one to another until then
 	check       *check
 	nextRecord  int32
+	conns       int // how many connections there were
+	arrivedOn   int // the number of the connection of the request being served
 	acked       int
 	healed      bool
 	trace       func(string) // nil: nobody reads it

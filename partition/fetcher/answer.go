@@ -91,10 +91,11 @@ func (f *fetcher) takePartition(p *followed, a *kmsg.FetchResponseTopicPartition
 }
 
 // diverged truncates as the leader says. HW comes with the answer and is not
-// told again by some leaders, so it is taken as far as the log goes.
+// told again by some leaders, so it is taken as far as the log goes, unless the
+// logs may part earlier still: what is below HW is the same everywhere.
 func (f *fetcher) diverged(p *followed, d replica.Diverging, hw cluster.Offset) {
 	t, err := p.Replica.AlignWithLeader(p.Epoch, d)
-	if err == nil {
+	if err == nil && !t.AskAgain {
 		_, err = p.Replica.AppendFromLeader(p.Epoch, nil, hw, -1)
 	}
 	if err != nil {
