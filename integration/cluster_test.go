@@ -24,6 +24,12 @@ func newLoad(t testing.TB, c *cluster, partitions int) *load {
 	t.Helper()
 	topic := topicName(t)
 	c.createTopic(t, topic, int32(partitions), 3)
+	return newLoadOn(t, c, topic, partitions)
+}
+
+// newLoadOn is newLoad on a topic that is there.
+func newLoadOn(t testing.TB, c *cluster, topic string, partitions int) *load {
+	t.Helper()
 	l := &load{c: c, topic: topic, partitions: partitions, tail: newTail(t, c, topic, partitions),
 		ledgers: []*ledger{newLedger(t, c, topic, partitions, true), newLedger(t, c, topic, partitions, false)}}
 	l.flows(t)
@@ -36,12 +42,14 @@ func (l *load) flows(t testing.TB) {
 	for _, x := range l.ledgers {
 		x.flows(t, 20)
 	}
+	l.c.step(t, "records are acked everywhere")
 }
 
 // whole waits until all three brokers are in every ISR.
 func (l *load) whole(t testing.TB) {
 	t.Helper()
 	l.c.awaitISR(t, l.topic, l.partitions, 1, 2, 3)
+	l.c.step(t, "every ISR is whole")
 }
 
 // finish ends the load, checks the ledgers and the consumer, stops the brokers
@@ -55,6 +63,7 @@ func (l *load) finish(t testing.TB) {
 	l.whole(t)
 	values := l.c.checkLedgers(t, l.ledgers...)
 	l.tail.wants(t, values)
+	l.c.step(t, "nothing acked is lost, moved or doubled")
 	l.c.stop(t, 1, 2, 3)
 	counts := make([]int, len(values))
 	for p, list := range values {

@@ -24,6 +24,7 @@ import (
 type cluster struct {
 	zk      *zookeeper
 	conn    *zk.Conn // the test's own session
+	began   time.Time
 	brokers []*broker
 }
 
@@ -47,7 +48,8 @@ var clusterProps = []string{
 // starts none.
 func newCluster(t testing.TB, kinds ...kind) *cluster {
 	t.Helper()
-	c := &cluster{zk: ownZooKeeper(t)}
+	kbrokerBinary(t) // built before the clock starts
+	c := &cluster{zk: ownZooKeeper(t), began: time.Now()}
 	c.conn = c.zk.client(t)
 	for i, k := range kinds {
 		c.add(t, i+1, k)
@@ -70,6 +72,12 @@ func (c *cluster) add(t testing.TB, id int, k kind, options ...option) *broker {
 	b := newBroker(t, append([]option{withKind(k), withZooKeeper(c.zk, ""), own, withProps(clusterProps...)}, options...)...)
 	c.brokers = append(c.brokers, b)
 	return b
+}
+
+// step notes how far a test is, and when.
+func (c *cluster) step(t testing.TB, format string, args ...any) {
+	t.Helper()
+	t.Logf("%6.2f s: %s", time.Since(c.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
 func (c *cluster) ids() (ids []int) {
@@ -115,6 +123,7 @@ func (c *cluster) start(t testing.TB, ids ...int) {
 	for _, id := range ids {
 		c.awaitMember(t, id)
 	}
+	c.step(t, "brokers %v serve", ids)
 }
 
 // stop ends brokers in order, as an operator does.
@@ -122,6 +131,7 @@ func (c *cluster) stop(t testing.TB, ids ...int) {
 	t.Helper()
 	for _, id := range ids {
 		c.broker(id).stop(t)
+		c.step(t, "broker %d stopped", id)
 	}
 }
 
@@ -222,6 +232,8 @@ func (c *cluster) createTopic(t testing.TB, name string, partitions int32, repli
 		cf[configs[i]] = &configs[i+1]
 	}
 	adm := kadm.NewClient(c.client(t))
+	defer adm.Close()
+	defer c.step(t, "topic %s is everywhere", name)
 	if _, err := adm.CreateTopic(within(t, 30*time.Second), partitions, replicas, cf, name); err != nil {
 		t.Fatalf("create topic %s: %v", name, err)
 	}

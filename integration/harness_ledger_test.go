@@ -136,7 +136,9 @@ func (l *ledger) stop(t testing.TB) {
 // holes.
 func (c *cluster) entries(t testing.TB, topic string, partition int) []string {
 	t.Helper()
-	ends, err := kadm.NewClient(c.client(t)).ListEndOffsets(within(t, 30*time.Second), topic)
+	adm := kadm.NewClient(c.client(t))
+	defer adm.Close()
+	ends, err := adm.ListEndOffsets(within(t, 30*time.Second), topic)
 	if err != nil {
 		t.Fatal(err)
 	}

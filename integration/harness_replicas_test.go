@@ -31,6 +31,7 @@ func (c *cluster) wantReplicasEqual(t testing.TB, topic string, counts []int, id
 			}
 		}
 	}
+	c.step(t, "replicas of %s compared", topic)
 }
 
 // checkpointedHW is the high watermark in a broker's checkpoint, -1 if it has none.

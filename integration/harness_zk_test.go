@@ -5,10 +5,12 @@ package integration
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -67,7 +69,7 @@ func startZooKeeper(t testing.TB, dir string) (*zookeeper, error) {
 	z := &zookeeper{port: freePort(t)}
 	// Short ticks: sessions of killed brokers expire within seconds.
 	cfg := fmt.Sprintf("tickTime=500\nminSessionTimeout=1000\nmaxSessionTimeout=60000\nadmin.enableServer=false\n"+
-		"maxClientCnxns=0\nforceSync=no\ndataDir=%s\nclientPortAddress=127.0.0.1\nclientPort=%d\n", dir, z.port)
+		"4lw.commands.whitelist=srvr\nmaxClientCnxns=0\nforceSync=no\ndataDir=%s\nclientPortAddress=127.0.0.1\nclientPort=%d\n", dir, z.port)
 	path := filepath.Join(dir, "zoo.cfg")
 	if err := os.WriteFile(path, []byte(cfg), 0o644); err != nil {
 		return nil, err
@@ -77,18 +79,33 @@ func startZooKeeper(t testing.TB, dir string) (*zookeeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	eventually(t, 30*time.Second, "ZooKeeper listens", func() error {
+	eventually(t, 30*time.Second, "ZooKeeper serves", func() error {
 		if z.proc.exited() {
 			printLog(t, z.proc.logPath, 0)
 			t.Fatal("ZooKeeper ended at its start")
 		}
-		c, err := net.Dial("tcp", z.addr())
-		if err == nil {
-			c.Close()
-		}
-		return err
+		return z.serves()
 	})
 	return z, nil
+}
+
+// serves asks the server what it is. It listens before it serves, and a session
+// that is asked for in between gets no answer, which costs a client its time-out.
+func (z *zookeeper) serves() error {
+	c, err := net.DialTimeout("tcp", z.addr(), time.Second)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(time.Second))
+	if _, err := c.Write([]byte("srvr")); err != nil {
+		return err
+	}
+	said, err := io.ReadAll(c)
+	if err == nil && !strings.Contains(string(said), "Mode: ") {
+		err = fmt.Errorf("%q", said)
+	}
+	return err
 }
 
 // client is the harness's own session.

@@ -1,0 +1,342 @@
+//go:build integration
+
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+const (
+	reassignCommand = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+	electionCommand = "org.apache.kafka.tools.LeaderElectionCommand"
+)
+
+// reassign moves every partition of a topic to the given replicas with Kafka's
+// command and waits until it says that this is done.
+func (c *cluster) reassign(t testing.TB, topic string, replicas ...[]int) {
+	t.Helper()
+	type part struct {
+		Topic     string `json:"topic"`
+		Partition int    `json:"partition"`
+		Replicas  []int  `json:"replicas"`
+	}
+	var parts []part
+	for p, r := range replicas {
+		parts = append(parts, part{topic, p, r})
+	}
+	raw, err := json.Marshal(map[string]any{"version": 1, "partitions": parts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(tempDir(t, "reassign"), "plan.json")
+	writeFile(t, path, string(raw))
+	out := tool(t, reassignCommand, "--bootstrap-server", c.bootstrap(), "--reassignment-json-file", path, "--execute")
+	if !strings.Contains(out, "Successfully started partition reassignment") {
+		t.Fatalf("reassign: %s", out)
+	}
+	eventually(t, time.Minute, "the reassignment is complete", func() error {
+		out := tool(t, reassignCommand, "--bootstrap-server", c.bootstrap(), "--reassignment-json-file", path, "--verify")
+		if n := strings.Count(out, " is completed."); n != len(parts) {
+			return fmt.Errorf("%d of %d: %s", n, len(parts), out)
+		}
+		return nil
+	})
+	c.awaitPartitions(t, topic, len(replicas), func(p kmsg.MetadataResponseTopicPartition, _ state) error {
+		if got, want := fmt.Sprint(p.Replicas), fmt.Sprint(replicas[p.Partition]); got != want {
+			return fmt.Errorf("replicas %s, want %s", got, want)
+		}
+		return nil
+	})
+	c.step(t, "%s is reassigned", topic)
+}
+
+// electPreferred runs Kafka's command for preferred leaders of a topic.
+func (c *cluster) electPreferred(t testing.TB, topic string, leaders ...int) {
+	t.Helper()
+	var parts []map[string]any
+	for p := range leaders {
+		parts = append(parts, map[string]any{"topic": topic, "partition": p})
+	}
+	raw, err := json.Marshal(map[string]any{"partitions": parts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(tempDir(t, "elect"), "partitions.json")
+	writeFile(t, path, string(raw))
+	out := tool(t, electionCommand, "--bootstrap-server", c.bootstrap(), "--election-type", "preferred", "--path-to-json-file", path)
+	if !strings.Contains(out, "Successfully completed leader election") && !strings.Contains(out, "Valid replica already elected") {
+		t.Errorf("elect: %s", out)
+	}
+	c.awaitLeaders(t, topic, leaders...)
+	c.step(t, "%s is led by its preferred leaders", topic)
+}
+
+// kbroker joins a running Kafka cluster under a Kafka controller: topics are
+// moved onto it with Kafka's tool, it follows, is in the ISR, leads, and Kafka's
+// brokers follow it.
+func TestMixedJoin(t *testing.T) {
+	slow(t)
+	c := newCluster(t, kafka, kafka, kbroker)
+	c.broker(3).props["kbroker.controller.eligible"] = "false"
+	c.start(t, 1, 2)
+	topic := topicName(t)
+	c.createTopic(t, topic, 2, 2)
+	l := newLoadOn(t, c, topic, 2)
+
+	c.start(t, 3)
+	c.reassign(t, topic, []int{1, 2, 3}, []int{2, 1, 3})
+	c.awaitISR(t, topic, 2, 1, 2, 3)
+	l.flows(t)
+
+	c.reassign(t, topic, []int{3, 1, 2}, []int{3, 2, 1})
+	c.electPreferred(t, topic, 3, 3)
+	l.flows(t)
+	c.awaitISR(t, topic, 2, 1, 2, 3)
+
+	// A Kafka follower dies, the kbroker that leads goes on without it, and takes
+	// it back.
+	c.broker(2).crash(t)
+	c.awaitISR(t, topic, 2, 1, 3)
+	l.flows(t)
+	c.start(t, 2)
+	c.awaitISR(t, topic, 2, 1, 2, 3)
+	c.awaitLeaders(t, topic, 3, 3)
+
+	if controller, _ := c.controller(); controller == 3 {
+		t.Errorf("the controller is broker 3, which may not be one")
+	}
+	l.finish(t)
+}
+
+// kbroker is the controller over Kafka brokers: topics made, grown and deleted,
+// a Kafka broker that leaves in order and one that is killed, preferred leaders.
+func TestMixedKbrokerControls(t *testing.T) {
+	slow(t)
+	c := startCluster(t, kbroker, kafka, kafka)
+	c.makeController(t, 1)
+	l := newLoad(t, c, 6)
+	preferred := make([]int, l.partitions)
+	c.awaitPartitions(t, l.topic, l.partitions, func(p kmsg.MetadataResponseTopicPartition, _ state) error {
+		preferred[p.Partition] = int(p.Replicas[0])
+		return nil
+	})
+
+	other := topicName(t)
+	out := tool(t, topicCommand, "--bootstrap-server", c.broker(2).addr(), "--create", "--topic", other, "--partitions", "3", "--replication-factor", "2")
+	wantMatch(t, "create", out, "Created topic "+other)
+	c.awaitPartitions(t, other, 3, isrOf(2))
+	tool(t, topicCommand, "--bootstrap-server", c.broker(3).addr(), "--alter", "--topic", other, "--partitions", "7")
+	c.awaitPartitions(t, other, 7, isrOf(2))
+	c.step(t, "a topic grew")
+	tool(t, topicCommand, "--bootstrap-server", c.broker(2).addr(), "--delete", "--topic", other)
+	c.awaitGone(t, other)
+	c.step(t, "a topic was deleted")
+
+	c.stop(t, 2)
+	l.ledByOthers(t, 2)
+	c.awaitISR(t, l.topic, l.partitions, 1, 3)
+	l.flows(t)
+	c.start(t, 2)
+	l.whole(t)
+	c.electPreferred(t, l.topic, preferred...)
+	l.flows(t)
+
+	c.broker(3).crash(t)
+	c.awaitISR(t, l.topic, l.partitions, 1, 2)
+	l.flows(t)
+	c.start(t, 3)
+	l.whole(t)
+	if now, err := c.controller(); err != nil || now != 1 {
+		t.Errorf("the controller is %d (%v), want 1 throughout", now, err)
+	}
+	l.finish(t)
+}
+
+func isrOf(n int) func(kmsg.MetadataResponseTopicPartition, state) error {
+	return func(p kmsg.MetadataResponseTopicPartition, s state) error {
+		if len(s.ISR) != n || len(p.Replicas) != n {
+			return fmt.Errorf("replicas %v, ISR %v, want %d of each", p.Replicas, s.ISR, n)
+		}
+		return nil
+	}
+}
+
+// A Kafka cluster under load is replaced broker by broker by kbroker, on the same
+// ids and directories, and back again: stopped in order on the way there, killed
+// on the way back.
+func TestMixedReplacement(t *testing.T) {
+	slow(t)
+	c := startCluster(t, kafka, kafka, kafka)
+	l := newLoad(t, c, 6)
+	for _, id := range c.ids() {
+		c.turnInto(t, id, kbroker)
+		l.whole(t)
+		l.flows(t)
+	}
+	for _, id := range c.ids() {
+		b := c.broker(id)
+		b.crash(t)
+		c.awaitISR(t, l.topic, l.partitions, without(id)...)
+		l.flows(t)
+		b.kind = kafka
+		c.start(t, id)
+		l.whole(t)
+		l.flows(t)
+	}
+	l.finish(t)
+}
+
+// The controller moves back and forth between both kinds while topics come, grow
+// and go: each ends as it was last wanted, on every broker.
+func TestMixedControllerMoves(t *testing.T) {
+	slow(t)
+	c := startCluster(t, kafka, kbroker, kbroker)
+	l := newLoad(t, c, 3)
+	churn := newChurn(t, c)
+	for range 2 {
+		for _, id := range []int{1, 2, 1, 3} {
+			c.makeController(t, id)
+			churn.flows(t)
+			c.step(t, "broker %d (%s) controls", id, c.broker(id).kind)
+		}
+	}
+	for _, id := range []int{3, 1} { // the controller leaves in order
+		c.makeController(t, id)
+		c.stop(t, id)
+		churn.flows(t)
+		l.flows(t)
+		c.start(t, id)
+		l.whole(t)
+	}
+	churn.finish(t)
+	l.finish(t)
+}
+
+// churn makes, grows and deletes topics, one after the other, whatever the
+// controller is.
+type churn struct {
+	c     *cluster
+	adm   *kadm.Client
+	base  string
+	stop  chan struct{}
+	done  chan error
+	turns chan int // the newest number of finished turns
+	wants map[string]int
+}
+
+func newChurn(t testing.TB, c *cluster) *churn {
+	t.Helper()
+	x := &churn{c: c, adm: kadm.NewClient(c.client(t)), base: topicName(t), stop: make(chan struct{}), done: make(chan error, 1),
+		turns: make(chan int), wants: map[string]int{}}
+	go func() { x.done <- x.run(t) }()
+	return x
+}
+
+// flows waits for two more turns.
+func (x *churn) flows(t testing.TB) {
+	t.Helper()
+	limit := time.After(time.Minute)
+	for range 3 { // the first may have been finished before
+		select {
+		case <-x.turns:
+		case err := <-x.done:
+			t.Fatalf("churn of topics: %v", err)
+		case <-limit:
+			t.Fatal("churn of topics stands still")
+		}
+	}
+}
+
+// run is one turn after the other: a topic with one partition is made, the one
+// before it grows to three, the one before that is deleted.
+func (x *churn) run(t testing.TB) error {
+	name := func(turn int) string { return fmt.Sprintf("%s.%d", x.base, turn) }
+	for turn := 0; ; turn++ {
+		if err := x.until(func() string {
+			resp, err := x.adm.CreateTopic(within(t, 20*time.Second), 1, 3, nil, name(turn))
+			return outcome(resp.Err, err, "TOPIC_ALREADY_EXISTS")
+		}); err != nil {
+			return fmt.Errorf("create %s: %w", name(turn), err)
+		}
+		x.wants[name(turn)] = 1
+		if turn >= 1 {
+			if err := x.until(func() string {
+				resp, err := x.adm.UpdatePartitions(within(t, 20*time.Second), 3, name(turn-1))
+				return outcome(resp[name(turn-1)].Err, err, "INVALID_PARTITIONS")
+			}); err != nil {
+				return fmt.Errorf("grow %s: %w", name(turn-1), err)
+			}
+			x.wants[name(turn-1)] = 3
+		}
+		if turn >= 2 && turn%2 == 0 {
+			if err := x.until(func() string {
+				resp, err := x.adm.DeleteTopic(within(t, 20*time.Second), name(turn-2))
+				return outcome(resp.Err, err, "UNKNOWN_TOPIC_OR_PARTITION")
+			}); err != nil {
+				return fmt.Errorf("delete %s: %w", name(turn-2), err)
+			}
+			x.wants[name(turn-2)] = 0
+		}
+		select {
+		case x.turns <- turn:
+		case <-x.stop:
+			return nil
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// outcome is "" when a request did what it should or had done so before, else
+// what to say of it.
+func outcome(topicErr, err error, before string) string {
+	for _, e := range []error{err, topicErr} {
+		if e != nil && !strings.Contains(e.Error(), before) {
+			return e.Error()
+		}
+	}
+	return ""
+}
+
+// until repeats a request that a move of the controller may have cut off.
+func (x *churn) until(try func() string) error {
+	deadline := time.After(30 * time.Second)
+	for {
+		said := try()
+		if said == "" {
+			return nil
+		}
+		select {
+		case <-deadline:
+			return fmt.Errorf("for 30 s: %s", said)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// finish ends the churn and wants every topic as it was last asked for.
+func (x *churn) finish(t testing.TB) {
+	t.Helper()
+	close(x.stop)
+	defer x.adm.Close()
+	if err := <-x.done; err != nil {
+		t.Fatalf("churn of topics: %v", err)
+	}
+	deleted := 0
+	for name, partitions := range x.wants {
+		if partitions == 0 {
+			x.c.awaitGone(t, name)
+			deleted++
+			continue
+		}
+		x.c.awaitPartitions(t, name, partitions, isrOf(3))
+	}
+	x.c.step(t, "%d topics were made, %d of them deleted", len(x.wants), deleted)
+}
