@@ -425,7 +425,10 @@ func (l *Log) settleEpochs(ld *loading, start, leo int64) error {
 	}
 	l.epochs, _ = l.epochs.TruncateFromEnd(cluster.Offset(leo))
 	l.epochs, _ = l.epochs.TruncateFromStart(cluster.Offset(start))
-	if l.epochs.Equal(ld.epochs) && !ld.epochsBad {
+	// What the file says of epochs without records can stay until there are some:
+	// every load drops it, Kafka's too.
+	if kept, _ := ld.epochs.TruncateFromEnd(cluster.Offset(leo)); l.epochs.Equal(kept) && !ld.epochsBad {
+		l.epochsDue = !l.epochs.Equal(ld.epochs)
 		return nil
 	}
 	return l.writeEpochs()

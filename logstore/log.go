@@ -57,7 +57,7 @@ type Log struct {
 	snapshots   []int64 // offsets of the .snapshot files, rising
 	lastSnap    int64   // offset of the last snapshot taken or loaded, or the log's start
 	unsynced    unsynced
-	epochsDue   bool // the checkpoint lacks an epoch without records; guarded by append
+	epochsDue   bool  // the checkpoint differs in epochs without records; guarded by append
 	lastFlush   int64 // ms
 	lastTouched int64 // the store's sweep at which it was appended to last
 }
@@ -264,9 +264,9 @@ func (l *Log) EndOffsetForEpoch(e cluster.LeaderEpoch) (cluster.LeaderEpoch, clu
 
 // BecomeLeaderEpoch notes that records of epoch begin at start, at once: a
 // follower may ask before the first one is appended. The checkpoint file is
-// written before that one is, or by a clean stop: until then a crash leaves no
-// record of this epoch either, and a broker of many partitions that starts has
-// nothing to write for each.
+// written before that one is: until then the log has nothing of this epoch that
+// could be lost, every load drops epochs without records, and a broker of many
+// partitions has nothing to write for each when it starts and stops.
 func (l *Log) BecomeLeaderEpoch(epoch cluster.LeaderEpoch, start cluster.Offset) error {
 	l.append.Lock()
 	defer l.append.Unlock()

@@ -112,23 +112,6 @@ func (l *Log) writeFile(name string, data []byte) error {
 // writeEpochs writes the leader epoch checkpoint, which the next flush makes
 // durable. The caller holds append.
 func (l *Log) writeEpochs() error {
-	if err := l.replaceEpochs(); err != nil {
-		return err
-	}
-	l.unsynced.epochs, l.unsynced.dir = true, true
-	return nil
-}
-
-// writeDueEpochs tells the checkpoint of an epoch without records. If a crash
-// undoes it, nothing is missed. The caller holds append.
-func (l *Log) writeDueEpochs() error {
-	if !l.epochsDue {
-		return nil
-	}
-	return l.replaceEpochs()
-}
-
-func (l *Log) replaceEpochs() error {
 	l.state.Lock()
 	data := l.epochs.Encode()
 	l.state.Unlock()
@@ -139,6 +122,7 @@ func (l *Log) replaceEpochs() error {
 		return l.ioError("leader epoch checkpoint write", err)
 	}
 	l.epochsDue = false
+	l.unsynced.epochs, l.unsynced.dir = true, true
 	return nil
 }
 
@@ -147,7 +131,7 @@ func (l *Log) clearEpochs() error {
 	had := l.epochs.Len() > 0
 	l.epochs = emptyEpochs
 	l.state.Unlock()
-	if !had {
+	if !had && !l.epochsDue {
 		return nil
 	}
 	return l.writeEpochs()

@@ -340,7 +340,7 @@ func (l *Log) finish() error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(l.writeDueEpochs(), l.takeSnapshot(l.leo.Load())); err != nil {
+	if err := l.takeSnapshot(l.leo.Load()); err != nil {
 		return err
 	}
 	s := l.active()

@@ -263,7 +263,7 @@ func (l *Log) trimEpochs(end int64) error {
 	c, changed := l.epochs.TruncateFromEnd(cluster.Offset(end))
 	l.epochs = c
 	l.state.Unlock()
-	if !changed {
+	if !changed && !l.epochsDue {
 		return nil
 	}
 	return l.writeEpochs()
