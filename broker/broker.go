@@ -351,6 +351,25 @@ func (b *Broker) Stop() error {
 	return b.stopErr
 }
 
+// withoutStorage is what is left of joined errors without those of directories
+// that had failed before, which was said when they did.
+func withoutStorage(err error) error {
+	if list, ok := err.(interface{ Unwrap() []error }); ok {
+		joined := errors.Join(list.Unwrap()...)
+		if joined.Error() == err.Error() { // else it is a failure with its cause
+			var rest []error
+			for _, e := range list.Unwrap() {
+				rest = append(rest, withoutStorage(e))
+			}
+			return errors.Join(rest...)
+		}
+	}
+	if errors.Is(err, logstore.ErrStorage) {
+		return nil
+	}
+	return err
+}
+
 // drainTimeout bounds how long Stop waits for requests in flight.
 const drainTimeout = 10 * time.Second
 
@@ -385,11 +404,11 @@ func (b *Broker) stop() error {
 		b.replication.close()
 	}
 	if b.logs != nil {
-		if err := b.logs.Close(); errors.Is(err, logstore.ErrStorage) {
+		err := b.logs.Close()
+		if errors.Is(err, logstore.ErrStorage) {
 			b.o.Logger.Warn().Msg("a log directory was offline and is not marked as cleanly stopped")
-		} else {
-			errs = append(errs, err)
 		}
+		errs = append(errs, withoutStorage(err))
 	}
 	if b.store != nil {
 		errs = append(errs, b.store.Close())

@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/kbroker/kbroker/cluster"
 	"github.com/kbroker/kbroker/config"
+	"github.com/kbroker/kbroker/logstore"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -194,5 +196,18 @@ func TestRestart(t *testing.T) {
 	}
 	if p, _ := is.Partition(0); p.State.LeaderEpoch != cluster.LeaderEpoch(0) {
 		t.Errorf("leader epoch %d: a lone broker keeps it", p.State.LeaderEpoch)
+	}
+}
+
+func TestStopReportsWhatIsNotOfAFailedDirectory(t *testing.T) {
+	disk, other := fmt.Errorf("%w: /a", logstore.ErrStorage), errors.New("other")
+	for _, x := range []struct{ in, want error }{
+		{nil, nil}, {disk, nil}, {other, other}, {errors.Join(disk, disk), nil}, {errors.Join(disk, other), other},
+		{errors.Join(disk, errors.Join(other, disk)), other}, {fmt.Errorf("%w: %w", logstore.ErrStorage, other), nil},
+	} {
+		got := withoutStorage(x.in)
+		if (got == nil) != (x.want == nil) || got != nil && got.Error() != x.want.Error() {
+			t.Errorf("of %v: %v, want %v", x.in, got, x.want)
+		}
 	}
 }

@@ -244,6 +244,11 @@ func (f *fetchCall) read() bool {
 			now = now || !f.early(p.readErr)
 			continue
 		}
+		if min(p.query.MaxBytes, f.maxBytes) < 0 && p.len() > 0 { // as Kafka, which fails on it
+			p.res.Slice.Release()
+			p.res, p.readErr, now = replica.ReadResult{}, protocol.ErrUnknownServerError, true
+			continue
+		}
 		if f.follower != cluster.NoBroker {
 			f.followed(p)
 		} else if f.redirect(p) {
