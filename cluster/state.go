@@ -27,12 +27,13 @@ type LeaderAndISR struct {
 	Recovery        RecoveryState
 	ControllerEpoch ControllerEpoch // of the controller that wrote it last
 	ZKVersion       ZKVersion
+	History         *ISRHistory // nil: none
 }
 
 // Equal compares every field, the ISR in order.
 func (l LeaderAndISR) Equal(o LeaderAndISR) bool {
 	return l.Leader == o.Leader && l.LeaderEpoch == o.LeaderEpoch && l.Recovery == o.Recovery &&
-		l.ControllerEpoch == o.ControllerEpoch && l.ZKVersion == o.ZKVersion && slices.Equal(l.ISR, o.ISR)
+		l.ControllerEpoch == o.ControllerEpoch && l.ZKVersion == o.ZKVersion && slices.Equal(l.ISR, o.ISR) && l.History.Equal(o.History)
 }
 
 // Assignment is a partition's replicas in preference order, and those of them

@@ -12,8 +12,11 @@ type Alter struct {
 	Sender      cluster.BrokerID
 	LeaderEpoch cluster.LeaderEpoch
 	ISR         []cluster.BrokerID
-	Recovery    cluster.RecoveryState
-	Version     cluster.ZKVersion // the state znode's version that it stands on
+	// Epochs are the members' incarnations as the leader knows them, in their
+	// order; NoBrokerEpoch where it does not. nil: for all.
+	Epochs   []cluster.BrokerEpoch
+	Recovery cluster.RecoveryState
+	Version  cluster.ZKVersion // the state znode's version that it stands on
 }
 
 // Codes of AlterPartition's answers.
@@ -78,6 +81,13 @@ func (im *Image) Alter(a Alter) (w Write, write bool, refusal int16) {
 		return Write{}, false, code
 	}
 	s.ISR, s.Recovery, s.ControllerEpoch = slices.Clone(a.ISR), a.Recovery, im.epoch
+	s.History = im.record(p, s.ISR, false)
+	for i, id := range s.ISR {
+		// The sender's epoch was checked; of the others, the leader says so.
+		if id == a.Sender || a.Epochs != nil && a.Epochs[i] != cluster.NoBrokerEpoch {
+			s.History.Joined[i] = im.brokers[id].Epoch
+		}
+	}
 	return Write{
 		Kind: SetState, Topic: a.Partition.Topic, Partition: a.Partition.Partition, State: s, Why: "the leader altered the ISR",
 	}, true, codeNone
@@ -98,10 +108,27 @@ func (im *Image) checkISR(p *partition, a Alter) int16 {
 			return codeInvalidRequest
 		}
 	}
-	for _, id := range a.ISR {
-		if !im.online(p, id) {
+	for i, id := range a.ISR {
+		if !im.online(p, id) || !im.fetched(p, a, i) {
 			return codeIneligibleReplica
 		}
 	}
 	return codeNone
+}
+
+// fetched reports whether the member that the leader saw catch up is the present
+// incarnation (KIP-903): a leader's wish may be late, and the member back with an
+// empty disk. Leaders of 3.9 with ZooKeeper do not say which they saw; then the
+// one that came back must at least have acknowledged a role.
+func (im *Image) fetched(p *partition, a Alter, i int) bool {
+	id := a.ISR[i]
+	b := im.brokers[id]
+	if a.Epochs != nil && a.Epochs[i] != cluster.NoBrokerEpoch {
+		return a.Epochs[i] == b.Epoch
+	}
+	if id == a.Sender || slices.Contains(p.state.ISR, id) {
+		return true
+	}
+	r := p.replica(id)
+	return r.incarn == cluster.NoBrokerEpoch || r.marks(b).ledEpoch != cluster.NoLeaderEpoch
 }

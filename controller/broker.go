@@ -18,6 +18,8 @@ type Broker struct {
 	Epoch     cluster.BrokerEpoch
 	Endpoints []Endpoint
 	Rack      *string
+	// Unclean: its process started without the mark of a clean shutdown.
+	Unclean bool
 }
 
 // Endpoint is the broker's endpoint on a listener.

@@ -76,7 +76,10 @@ func (w *world) settled(tp cluster.TopicPartition, s cluster.LeaderAndISR) error
 	if w.deletes[tp.Topic] {
 		return nil
 	}
-	for _, id := range s.ISR {
+	for at, id := range s.ISR {
+		if s.History != nil && s.History.Joined[at] == cluster.RestartedUncleanly {
+			continue // waits for the operator
+		}
 		if s.Leader != id && w.online(id, tp) && s.Leader == cluster.NoBroker {
 			return w.fail("%s has no leader although %d is in the ISR %v", tp, id, s.ISR)
 		}

@@ -71,6 +71,8 @@ func (im *Image) led(p *partition) verdict {
 	switch s := &p.state; {
 	case p.wish == PreferredElection && im.preferable(p):
 		return im.lead(p, p.replicas[0].id, "preferred election")
+	case p.suspect && im.online(p, s.Leader) && (!im.fit(p, s.Leader) || im.trusts(p, s.Leader) != trusted):
+		return im.elect(p)
 	case im.online(p, s.Leader) && slices.Contains(s.ISR, s.Leader):
 		return im.shrink(p)
 	case im.alive(p, s.Leader) && slices.Contains(s.ISR, s.Leader):
@@ -87,7 +89,7 @@ func (im *Image) create(p *partition) verdict {
 		return verdict{}
 	}
 	return verdict{due: true, isNew: true, why: "new partition", state: cluster.LeaderAndISR{
-		Leader: isr[0], ISR: isr, ControllerEpoch: im.epoch, ZKVersion: cluster.NoZKVersion,
+		Leader: isr[0], ISR: isr, ControllerEpoch: im.epoch, ZKVersion: cluster.NoZKVersion, History: im.record(p, isr, false),
 	}}
 }
 
@@ -96,7 +98,7 @@ func (im *Image) create(p *partition) verdict {
 // consumers fence anew.
 func (im *Image) shrink(p *partition) verdict {
 	s := &p.state
-	gone := func(id cluster.BrokerID) bool { return id != s.Leader && !im.online(p, id) }
+	gone := func(id cluster.BrokerID) bool { return id != s.Leader && !im.fit(p, id) }
 	if !slices.ContainsFunc(s.ISR, gone) {
 		return verdict{}
 	}
@@ -119,17 +121,28 @@ func (im *Image) elect(p *partition) verdict {
 	if leader := im.candidate(p); leader != cluster.NoBroker {
 		return im.lead(p, leader, "leader gone")
 	}
+	for _, id := range p.state.ISR {
+		if im.fit(p, id) && im.trusts(p, id) == unsure {
+			return verdict{asks: true}
+		}
+	}
 	// Replicas that a reassignment adds come last: they may be empty.
-	outside := im.onlineOf(p, append(originOf(p.assignment), p.assignment.Adding...))
+	// Members of the ISR that are not trusted come first.
+	outside := im.onlineOf(p, append(append(slices.Clone(p.state.ISR), originOf(p.assignment)...), p.assignment.Adding...))
 	if len(outside) > 0 {
 		switch unclean := p.topic.unclean; {
 		case unclean == yes || p.wish == UncleanElection:
 			v := im.write(p, outside[0], outside[:1:1], "unclean election")
 			v.state.Recovery = cluster.Recovering
+			v.state.History = im.record(p, v.state.ISR, true)
+			v.state.History.Left = nil // whatever they had that this one has not is lost
 			return v
 		case unclean == unknown:
 			return verdict{asks: true}
 		}
+	}
+	if v := im.doubt(p); v.due {
+		return v
 	}
 	if p.state.Leader == cluster.NoBroker {
 		return verdict{}
@@ -137,15 +150,23 @@ func (im *Image) elect(p *partition) verdict {
 	return im.write(p, cluster.NoBroker, p.state.ISR, "no replica of the ISR is alive")
 }
 
-// candidate is the first replica in the order of preference that is online and
-// in the ISR.
+// candidate is the first replica in the order of preference that is in the ISR
+// and may lead. Of members that all have restarted, those that did so cleanly
+// come first.
 func (im *Image) candidate(p *partition) cluster.BrokerID {
+	second := cluster.NoBroker
 	for _, r := range p.replicas {
-		if im.online(p, r.id) && slices.Contains(p.state.ISR, r.id) {
+		if !im.fit(p, r.id) || !slices.Contains(p.state.ISR, r.id) {
+			continue
+		}
+		switch {
+		case !p.suspect || !im.unclean(p, slices.Index(p.state.ISR, r.id)):
 			return r.id
+		case second == cluster.NoBroker && im.trusts(p, r.id) == trusted:
+			second = r.id
 		}
 	}
-	return cluster.NoBroker
+	return second
 }
 
 func (im *Image) preferable(p *partition) bool {
@@ -153,7 +174,7 @@ func (im *Image) preferable(p *partition) bool {
 		return false
 	}
 	first := p.replicas[0].id
-	return p.state.Leader != first && im.online(p, first) && slices.Contains(p.state.ISR, first)
+	return p.state.Leader != first && im.fit(p, first) && slices.Contains(p.state.ISR, first)
 }
 
 // lead gives the leadership to an ISR member; the other members stay if they
@@ -161,17 +182,22 @@ func (im *Image) preferable(p *partition) bool {
 func (im *Image) lead(p *partition, leader cluster.BrokerID, why string) verdict {
 	isr := make([]cluster.BrokerID, 0, len(p.state.ISR))
 	for _, id := range p.state.ISR {
-		if id == leader || im.online(p, id) {
+		if id == leader || im.fit(p, id) {
 			isr = append(isr, id)
 		}
 	}
-	return im.write(p, leader, isr, why)
+	v := im.write(p, leader, isr, why)
+	if at := slices.Index(p.state.ISR, leader); p.suspect && im.restarted(p, at) {
+		v.state.History = im.record(p, isr, true)
+	}
+	return v
 }
 
 func (im *Image) write(p *partition, leader cluster.BrokerID, isr []cluster.BrokerID, why string) verdict {
 	s := p.state // ZKVersion is the one that the write expects
 	s.Leader, s.ISR, s.ControllerEpoch = leader, isr, im.epoch
 	s.LeaderEpoch++
+	s.History = im.record(p, isr, false)
 	return verdict{due: true, state: s, why: why}
 }
 

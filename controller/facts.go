@@ -328,15 +328,22 @@ func (im *Image) setDeleting(name string, deleting bool) {
 	}
 }
 
-// UncleanRead says whether a topic may elect a leader outside its ISR. Decide
-// names the topics for which it needs to know.
-func (im *Image) UncleanRead(name string, unclean bool) {
+// TopicConfig is what elections ask of a topic's configuration:
+// unclean.leader.election.enable and min.insync.replicas.
+type TopicConfig struct {
+	Unclean bool
+	MinISR  int
+}
+
+// ConfigRead says how a topic is configured. Decide names the topics for which
+// it needs to know.
+func (im *Image) ConfigRead(name string, c TopicConfig) {
 	t := im.topics[name]
 	if t == nil {
 		return
 	}
-	t.unclean = no
-	if unclean {
+	t.unclean, t.minISR = no, c.MinISR
+	if c.Unclean {
 		t.unclean = yes
 	}
 	for _, p := range t.parts {
@@ -350,6 +357,7 @@ func (im *Image) changed(p *partition) {
 	if p.moving {
 		im.condemn(p)
 	}
+	p.suspect = im.suspicious(p)
 	im.dirtyParts[p] = struct{}{}
 	im.touch(p)
 	im.recount(p)

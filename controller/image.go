@@ -73,6 +73,7 @@ type topic struct {
 	parts    []*partition // by number
 	deleting bool
 	unclean  tristate // unclean.leader.election.enable, once somebody asked
+	minISR   int      // min.insync.replicas, known as soon as unclean is
 }
 
 type tristate int8
@@ -92,6 +93,7 @@ type partition struct {
 	unreadable bool      // it exists, and nobody knows what it says
 	state      cluster.LeaderAndISR
 	wish       Election // an election that was asked for
+	suspect    bool     // a live ISR member has restarted since it joined
 
 	// target is where a reassignment that was asked for, and is not written down
 	// yet, leads. told is the assignment that went with the present leader epoch;

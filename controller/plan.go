@@ -15,8 +15,8 @@ type Plan struct {
 	Epoch      cluster.ControllerEpoch
 	Writes     []Write
 	Sends      []Send
-	// Asks are topics whose unclean.leader.election.enable has to be read
-	// (UncleanRead) before some of their partitions can be decided on.
+	// Asks are topics whose configuration has to be read (ConfigRead) before some
+	// of their partitions can be decided on.
 	Asks []string
 }
 

@@ -162,6 +162,12 @@ func (im *Image) text() string {
 			if reassigning(p.assignment) {
 				fmt.Fprintf(&b, " replicas=%s", assignmentText(p.assignment))
 			}
+			if h := p.state.History; h != nil {
+				fmt.Fprintf(&b, " joined=%v", h.Joined)
+				if len(h.Left) > 0 {
+					fmt.Fprintf(&b, " left=%v", h.Left)
+				}
+			}
 			for _, r := range p.leavers {
 				fmt.Fprintf(&b, " leaver=%d", r.id)
 			}

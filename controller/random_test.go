@@ -60,6 +60,7 @@ type stray struct {
 // modelBroker is one live incarnation.
 type modelBroker struct {
 	epoch   cluster.BrokerEpoch
+	unclean bool
 	leaving bool
 	hosts   map[cluster.TopicPartition]cluster.LeaderAndISR
 	meta    map[cluster.TopicPartition]cluster.LeaderAndISR
@@ -123,7 +124,7 @@ func (w *world) round(faulty bool) error {
 		return w.fail("%v", err)
 	}
 	for _, name := range plan.Asks {
-		w.im.UncleanRead(name, w.r.IntN(2) == 0)
+		w.im.ConfigRead(name, TopicConfig{Unclean: w.r.IntN(2) == 0, MinISR: 1 + w.r.IntN(2)})
 	}
 	results := make([]Result, len(plan.Writes))
 	for i, wr := range plan.Writes {
@@ -344,13 +345,18 @@ func (w *world) anyID() cluster.BrokerID { return cluster.BrokerID(1 + w.r.IntN(
 func (w *world) start(id cluster.BrokerID) {
 	w.epoch++
 	w.brokers[id] = &modelBroker{
-		epoch: w.epoch,
+		epoch: w.epoch, unclean: w.r.IntN(3) == 0,
 		hosts: map[cluster.TopicPartition]cluster.LeaderAndISR{},
 		meta:  map[cluster.TopicPartition]cluster.LeaderAndISR{},
 		bad:   map[cluster.TopicPartition]bool{},
 	}
-	w.log("broker %d@%d", id, w.epoch)
-	w.im.BrokerStarted(Broker{ID: id, Epoch: w.epoch, Endpoints: []Endpoint{{Listener: "PLAINTEXT", Host: "h", Port: int32(id)}}})
+	w.log("broker %d@%d unclean=%v", id, w.epoch, w.brokers[id].unclean)
+	w.im.BrokerStarted(w.registration(id))
+}
+
+func (w *world) registration(id cluster.BrokerID) Broker {
+	b := w.brokers[id]
+	return Broker{ID: id, Epoch: b.epoch, Unclean: b.unclean, Endpoints: []Endpoint{{Listener: "PLAINTEXT", Host: "h", Port: int32(id)}}}
 }
 
 // fact makes one thing happen.
@@ -588,7 +594,7 @@ func (w *world) failOver() {
 	w.flying = map[cluster.BrokerID][]Send{}
 	for _, id := range sortedKeys(w.brokers) {
 		w.brokers[id].leaving = false
-		w.im.BrokerStarted(Broker{ID: id, Epoch: w.brokers[id].epoch, Endpoints: []Endpoint{{Listener: "PLAINTEXT", Host: "h", Port: int32(id)}}})
+		w.im.BrokerStarted(w.registration(id))
 	}
 	w.readAll()
 	w.im.DeletionsRead(sortedKeys(w.deletes))

@@ -168,7 +168,7 @@ func (s *story) quiesce() string {
 		}
 		fmt.Fprintf(&b, "%s--\n", plan.text())
 		for _, name := range plan.Asks {
-			s.im.UncleanRead(name, false)
+			s.im.ConfigRead(name, TopicConfig{MinISR: 1})
 		}
 		s.settle(nil)
 		s.answer(nil)
@@ -187,7 +187,7 @@ func (s *story) alter(input string) string {
 		a := Alter{
 			Partition: parsePartition(f["partition"]), Sender: cluster.BrokerID(num(f["from"])),
 			LeaderEpoch: cluster.LeaderEpoch(num(f["epoch"])), Version: cluster.ZKVersion(num(f["v"])),
-			ISR: brokerList(f["isr"]), Recovery: cluster.RecoveryState(num(f["recovery"])),
+			ISR: brokerList(f["isr"]), Recovery: cluster.RecoveryState(num(f["recovery"])), Epochs: epochList(f["epochs"]),
 		}
 		w, write, code := s.im.Alter(a)
 		switch {
@@ -258,7 +258,7 @@ func (s *story) fact(w []string, f map[string]string) {
 			port = int32(num(f["port"]))
 		}
 		s.im.BrokerStarted(Broker{ID: cluster.BrokerID(id), Epoch: cluster.BrokerEpoch(num(f["epoch"])),
-			Endpoints: []Endpoint{{Listener: "PLAINTEXT", Host: "h" + w[1], Port: port}}})
+			Endpoints: []Endpoint{{Listener: "PLAINTEXT", Host: "h" + w[1], Port: port}}, Unclean: slices.Contains(w, "unclean")})
 	case "gone":
 		s.im.BrokerGone(cluster.BrokerID(num(w[1])))
 	case "leaving":
@@ -273,14 +273,39 @@ func (s *story) fact(w []string, f map[string]string) {
 		s.im.StateRead(parsePartition(w[1]), cluster.LeaderAndISR{
 			Leader: cluster.BrokerID(num(f["leader"])), LeaderEpoch: cluster.LeaderEpoch(num(f["epoch"])),
 			ISR: brokerList(f["isr"]), ControllerEpoch: cluster.ControllerEpoch(num(f["c"])), ZKVersion: cluster.ZKVersion(num(f["v"])),
+			History: historyFact(f),
 		})
 	case "deletions":
 		s.im.DeletionsRead(w[1:])
 	case "unclean":
-		s.im.UncleanRead(w[1], f["is"] == "true")
+		s.im.ConfigRead(w[1], TopicConfig{Unclean: f["is"] == "true", MinISR: num(f["min"])})
 	default:
 		s.t.Fatalf("unknown fact %q", w)
 	}
+}
+
+func epochList(s string) []cluster.BrokerEpoch {
+	var list []cluster.BrokerEpoch
+	for part := range strings.SplitSeq(s, ",") {
+		if part != "" {
+			list = append(list, cluster.BrokerEpoch(num(part)))
+		}
+	}
+	return list
+}
+
+// historyFact: joined=10,20 left=3/1,4.
+func historyFact(f map[string]string) *cluster.ISRHistory {
+	if f["joined"] == "" {
+		return nil
+	}
+	h := &cluster.ISRHistory{Joined: epochList(f["joined"])}
+	for group := range strings.SplitSeq(f["left"], "/") {
+		if group != "" {
+			h.Left = append(h.Left, brokerList(group))
+		}
+	}
+	return h
 }
 
 // topicFact: topic NAME v=0 id=1 0=1,2 1=2,1; id=none has none. 0=3,1,2/+3/-2 is

@@ -60,6 +60,32 @@ func NewBrokerRegistration(endpoints []Endpoint, rack string, nowMs int64) Broke
 	return b
 }
 
+// uncleanKey is kbroker's own in a registration; Kafka 3.9 passes over it.
+const uncleanKey = "kbroker"
+
+// MarkUncleanRestart notes in a registration that the broker's process started
+// without the mark of a clean shutdown in each of its log directories: what it had
+// not synced may be lost. A registration anew within the same process, after its
+// session had ended, is none.
+func (b *BrokerRegistration) MarkUncleanRestart() {
+	b.Extra = maps.Clone(b.Extra)
+	if b.Extra == nil {
+		b.Extra = map[string]json.RawMessage{}
+	}
+	b.Extra[uncleanKey] = json.RawMessage(`{"version":1,"unclean_restart":true}`)
+}
+
+// UncleanRestart reports whether the registration says so. A key of a later
+// version, or one that cannot be understood, says nothing: a broker must not be
+// taken for dead because of it.
+func (b BrokerRegistration) UncleanRestart() bool {
+	var key struct {
+		Version        int  `json:"version"`
+		UncleanRestart bool `json:"unclean_restart"`
+	}
+	return json.Unmarshal(b.Extra[uncleanKey], &key) == nil && key.Version == 1 && key.UncleanRestart
+}
+
 // Endpoint is the endpoint of a listener.
 func (b BrokerRegistration) Endpoint(listener string) (Endpoint, bool) {
 	i := slices.IndexFunc(b.Endpoints, func(e Endpoint) bool { return e.Listener == listener })

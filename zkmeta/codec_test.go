@@ -3,6 +3,7 @@ package zkmeta
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -89,6 +90,52 @@ func TestStateRecovery(t *testing.T) {
 	got, err := DecodeState(cluster.TopicPartition{Topic: "t"}, []byte(text), 3)
 	if err != nil || !got.Equal(s) {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestStateHistory(t *testing.T) {
+	tp := cluster.TopicPartition{Topic: "t"}
+	s := cluster.LeaderAndISR{Leader: 1, LeaderEpoch: 2, ISR: []cluster.BrokerID{1, 2}, ControllerEpoch: 9, ZKVersion: 3,
+		History: &cluster.ISRHistory{Joined: []cluster.BrokerEpoch{10, cluster.NoBrokerEpoch}, Left: [][]cluster.BrokerID{{4}, {3, 5}}}}
+	text := `{"controller_epoch":9,"leader":1,"version":1,"leader_epoch":2,"isr":[1,2],"kbroker":{"version":1,"joined":[10,-1],"left":[[4],[3,5]]}}`
+	if got := string(EncodeState(s)); got != text {
+		t.Errorf("written as %s", got)
+	}
+	if got, err := DecodeState(tp, []byte(text), 3); err != nil || !got.Equal(s) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	kafkas := `{"controller_epoch":9,"leader":1,"version":1,"leader_epoch":2,"isr":[1,2]%s}`
+	for _, bad := range []string{
+		`,"kbroker":{"version":2,"joined":[1,2]}`, `,"kbroker":{"joined":[1,2]}`, `,"kbroker":[]`, `,"kbroker":{"version":1}`,
+		`,"kbroker":{"version":1,"joined":[1]}`, `,"kbroker":{"version":1,"joined":[1,-3]}`, `,"kbroker":{"version":1,"joined":[1,2],"left":[[3],[3]]}`,
+		`,"kbroker":{"version":1,"joined":[1,2],"left":[[2]]}`, `,"kbroker":{"version":1,"joined":[1,2],"left":3}`, `,"kbroker":{"version":1,"joined":[1,2],"left":[3]}`,
+	} {
+		if got, err := DecodeState(tp, fmt.Appendf(nil, kafkas, bad), 3); !errors.Is(err, ErrBadZnode) {
+			t.Errorf("%s: %+v, %v", bad, got, err)
+		}
+	}
+	for _, none := range []string{"", `,"kbroker":null`, `,"somebody's":{"version":7}`} {
+		if got, err := DecodeState(tp, fmt.Appendf(nil, kafkas, none), 3); err != nil || got.History != nil {
+			t.Errorf("%s: %+v, %v", none, got, err)
+		}
+	}
+}
+
+func TestUncleanRestart(t *testing.T) {
+	b := NewBrokerRegistration([]Endpoint{{"PLAINTEXT", "PLAINTEXT", "h", 9092}}, "", 1)
+	if b.UncleanRestart() {
+		t.Error("unclean from the start")
+	}
+	b.MarkUncleanRestart()
+	got, err := DecodeBroker(1, b.Encode())
+	if err != nil || !got.UncleanRestart() || !strings.Contains(string(b.Encode()), `"kbroker":{"version":1,"unclean_restart":true}`) {
+		t.Errorf("%s: %+v, %v", b.Encode(), got, err)
+	}
+	for _, other := range []string{`7`, `{}`, `{"version":2,"unclean_restart":true}`, `{"version":1,"unclean_restart":false}`} {
+		b.Extra = map[string]json.RawMessage{"kbroker": json.RawMessage(other)}
+		if got, err := DecodeBroker(1, b.Encode()); err != nil || got.UncleanRestart() {
+			t.Errorf("%s: %v", other, err)
+		}
 	}
 }
 

@@ -2,6 +2,8 @@ package zkmeta
 
 import (
 	"math"
+	"slices"
+	"strconv"
 
 	"github.com/kbroker/kbroker/cluster"
 )
@@ -18,11 +20,82 @@ func EncodeState(s cluster.LeaderAndISR) []byte {
 		if s.Recovery != cluster.Recovered {
 			b.integer("leader_recovery_state", int64(s.Recovery))
 		}
+		if s.History != nil {
+			b.object(historyKey, func() { encodeHistory(b, s.History) })
+		}
 	})
 }
 
+// historyKey is kbroker's own; Kafka 3.9 passes over it, and drops it when it
+// writes the state.
+const historyKey = "kbroker"
+
+func encodeHistory(b *builder, h *cluster.ISRHistory) {
+	b.integer("version", 1)
+	b.list("joined", func() {
+		for _, e := range h.Joined {
+			b.sep()
+			b.buf = strconv.AppendInt(b.buf, int64(e), 10)
+		}
+	})
+	if len(h.Left) == 0 {
+		return
+	}
+	b.list("left", func() {
+		for _, group := range h.Left {
+			b.sep()
+			b.open('[')
+			for _, id := range group {
+				b.sep()
+				b.buf = strconv.AppendInt(b.buf, int64(id), 10)
+			}
+			b.close(']')
+		}
+	})
+}
+
+// history reads it. One of a later version is refused: what it means to the
+// partition's data cannot be known.
+func (o object) history(isr []cluster.BrokerID) *cluster.ISRHistory {
+	in, ok := o.object(historyKey)
+	if !ok {
+		return nil
+	}
+	in.version(1, 1, false)
+	h := &cluster.ISRHistory{}
+	for _, v := range in.list("joined") {
+		e, err := parseInt(v, int64(cluster.RestartedUncleanly), math.MaxInt64)
+		if err != nil {
+			in.fail("%q: broker epoch %w", "joined", err)
+			return nil
+		}
+		h.Joined = append(h.Joined, cluster.BrokerEpoch(e))
+	}
+	if *o.err == nil && len(h.Joined) != len(isr) {
+		in.fail("%q has %d broker epochs for an ISR of %d", "joined", len(h.Joined), len(isr))
+		return nil
+	}
+	if left, ok := in.raw("left"); ok {
+		seen := slices.Clone(isr)
+		for _, v := range in.asList("left", left) {
+			group := in.asBrokers("left", v)
+			for _, id := range group {
+				if slices.Contains(seen, id) {
+					in.fail("%q: broker %d is in the ISR or there twice", "left", id)
+					return nil
+				}
+				seen = append(seen, id)
+			}
+			if len(group) > 0 {
+				h.Left = append(h.Left, group)
+			}
+		}
+	}
+	return h
+}
+
 // DecodeState reads a partition's state and gives it the znode's version.
-// Unknown fields are dropped, as Kafka drops them.
+// Unknown fields are dropped, as Kafka drops them, but for kbroker's own.
 func DecodeState(tp cluster.TopicPartition, data []byte, version cluster.ZKVersion) (cluster.LeaderAndISR, error) {
 	s := cluster.LeaderAndISR{ZKVersion: version}
 	err := decodeObject(StatePath(tp), data, func(o object) {
@@ -32,6 +105,7 @@ func DecodeState(tp cluster.TopicPartition, data []byte, version cluster.ZKVersi
 		s.ControllerEpoch = cluster.ControllerEpoch(o.integer("controller_epoch", -1, math.MaxInt32))
 		s.ISR = o.brokers("isr")
 		s.Recovery = cluster.RecoveryState(o.integerOr("leader_recovery_state", int64(cluster.Recovered), int64(cluster.Recovering), int64(cluster.Recovered)))
+		s.History = o.history(s.ISR)
 	})
 	return s, err
 }

@@ -244,7 +244,8 @@ func alterOf(req *kmsg.AlterPartitionRequest, topic string, p kmsg.AlterPartitio
 		a.ISR = append(a.ISR, cluster.BrokerID(id))
 	}
 	for _, m := range p.NewEpochISR {
-		a.ISR = append(a.ISR, cluster.BrokerID(m.BrokerID)) // epochs are not looked at in ZooKeeper mode
+		a.ISR = append(a.ISR, cluster.BrokerID(m.BrokerID))
+		a.Epochs = append(a.Epochs, cluster.BrokerEpoch(m.BrokerEpoch))
 	}
 	return a
 }

@@ -239,7 +239,7 @@ func TestIsrChangeNotification(t *testing.T) {
 	f1.awaitLeader(tpOf("a", 0), 2, 0)
 	f2.awaitLeader(tpOf("a", 0), 2, 0)
 	st := stateOf(t, s, tpOf("a", 0))
-	st.ISR = on(2)
+	st.ISR, st.History = on(2), nil // it writes what it knows
 	_, err := s.Multi(context.Background(), zkmeta.SetState(tpOf("a", 0), st),
 		zkmeta.Create(zkmeta.IsrChangeSequentialPath, zkmeta.EncodeIsrChange([]cluster.TopicPartition{tpOf("a", 0)}), zkmeta.PersistentSequential, nil))
 	must(t, err)

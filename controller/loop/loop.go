@@ -51,6 +51,8 @@ type Options struct {
 	// UncleanElection is the broker's default of unclean.leader.election.enable
 	// for topics that do not set it; nil: false.
 	UncleanElection func() bool
+	// MinISR is its default of min.insync.replicas; nil: 1.
+	MinISR func() int
 	// DeletionOff is delete.topic.enable=false: marks in /admin/delete_topics are
 	// taken away.
 	DeletionOff bool
@@ -78,6 +80,9 @@ func (o *Options) fill() {
 	}
 	if o.UncleanElection == nil {
 		o.UncleanElection = func() bool { return false }
+	}
+	if o.MinISR == nil {
+		o.MinISR = func() int { return 1 }
 	}
 	if o.OnController == nil {
 		o.OnController = func(bool, cluster.ControllerEpoch) {}

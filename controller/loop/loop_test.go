@@ -49,7 +49,7 @@ func TestLoneBroker(t *testing.T) {
 		t.Errorf("topic id %s, want %s", f.topicID("a"), id)
 	}
 	st := stateOf(t, s, tpOf("a", 1))
-	if !st.Equal(cluster.LeaderAndISR{Leader: 1, ISR: on(1), ControllerEpoch: 1}) {
+	if !st.Equal(cluster.LeaderAndISR{Leader: 1, ISR: on(1), ControllerEpoch: 1, History: &cluster.ISRHistory{Joined: []cluster.BrokerEpoch{f.epoch}}}) {
 		t.Errorf("state %+v", st)
 	}
 

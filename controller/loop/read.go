@@ -3,6 +3,7 @@ package loop
 import (
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/kbroker/kbroker/cluster"
 	"github.com/kbroker/kbroker/controller"
@@ -206,7 +207,7 @@ func (t *term) readBrokers() error {
 var protocolNumbers = map[string]int16{"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 func brokerOf(r zkmeta.BrokerRead) controller.Broker {
-	b := controller.Broker{ID: r.ID, Epoch: r.Epoch}
+	b := controller.Broker{ID: r.ID, Epoch: r.Epoch, Unclean: r.Registration.UncleanRestart()}
 	if r.Registration.Rack != "" {
 		b.Rack = &r.Registration.Rack
 	}
@@ -351,7 +352,7 @@ func (t *term) removeMarks(topics []string) error {
 	return nil
 }
 
-// readConfigs reads whether topics allow an unclean election.
+// readConfigs reads what elections ask of topics.
 func (t *term) readConfigs() error {
 	for _, name := range sortedNames(t.todo.configs) {
 		path := zkmeta.ConfigEntityPath(zkmeta.TopicConfigs, name)
@@ -361,11 +362,11 @@ func (t *term) readConfigs() error {
 		config, _, _, err := zkmeta.GetEntityConfig(t.ctx, t.session, path)
 		if errors.Is(err, zkmeta.ErrBadZnode) {
 			t.report(path, err)
-			t.im.UncleanRead(name, false)
+			t.im.ConfigRead(name, controller.TopicConfig{MinISR: 1})
 		} else if err != nil {
 			return err
 		} else {
-			t.im.UncleanRead(name, t.unclean(config))
+			t.im.ConfigRead(name, controller.TopicConfig{Unclean: t.unclean(config), MinISR: t.minISR(config)})
 		}
 		delete(t.todo.configs, name)
 		t.asked[name] = true
@@ -378,6 +379,15 @@ func (t *term) unclean(config map[string]string) bool {
 		return v == "true"
 	}
 	return t.l.opts.UncleanElection()
+}
+
+func (t *term) minISR(config map[string]string) int {
+	if v, ok := config["min.insync.replicas"]; ok {
+		if n, err := strconv.Atoi(v); err == nil {
+			return n
+		}
+	}
+	return t.l.opts.MinISR()
 }
 
 // report logs a znode that cannot be understood, once for each reason.

@@ -90,6 +90,7 @@ func TestReassignment(t *testing.T) {
 	s, ctx := f1.session(), context.Background()
 	createTopic(t, s, "a", partitions(on(1, 2)))
 	f1.awaitLeader(tpOf("a", 0), 1, 0)
+	f2.awaitLeader(tpOf("a", 0), 1, 0)
 
 	begin(t, l, "a", 2, 3)
 	if got := fmt.Sprint(assignmentOf(t, s, "a")); got != "{[2 3 1] [3] [1]}" {

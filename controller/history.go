@@ -1,0 +1,156 @@
+package controller
+
+import (
+	"slices"
+
+	"github.com/kbroker/kbroker/cluster"
+)
+
+// What follows goes beyond Kafka 3.9 with ZooKeeper (docs/adr/0009 and 0010). It
+// lives on the history that this controller writes beside each state; where a
+// state has none, because Kafka wrote it, Kafka's rules hold.
+
+// record is the history of a state that is to follow the partition's present one.
+// restart says that leader and ISR are settled anew by Kafka's rules, so that the
+// present incarnations count from here on.
+func (im *Image) record(p *partition, isr []cluster.BrokerID, restart bool) *cluster.ISRHistory {
+	h := &cluster.ISRHistory{Joined: make([]cluster.BrokerEpoch, len(isr))}
+	for i, id := range isr {
+		h.Joined[i] = cluster.NoBrokerEpoch
+		b := im.brokers[id]
+		switch at := slices.Index(p.state.ISR, id); {
+		case at >= 0 && p.known && !(restart && b != nil):
+			h.Joined[i] = joined(&p.state, at)
+		case b != nil:
+			h.Joined[i] = b.Epoch
+		}
+	}
+	h.Left = left(p, isr)
+	return h
+}
+
+func joined(s *cluster.LeaderAndISR, at int) cluster.BrokerEpoch {
+	if s.History == nil {
+		return cluster.NoBrokerEpoch
+	}
+	return s.History.Joined[at]
+}
+
+// left are the groups of those that left, less those that came back or are not
+// assigned any more.
+func left(p *partition, isr []cluster.BrokerID) [][]cluster.BrokerID {
+	if !p.known {
+		return nil
+	}
+	var out [][]cluster.BrokerID
+	keep := func(group []cluster.BrokerID) {
+		var g []cluster.BrokerID
+		for _, id := range group {
+			if !slices.Contains(isr, id) && p.replica(id) != nil {
+				g = append(g, id)
+			}
+		}
+		if len(g) > 0 {
+			out = append(out, g)
+		}
+	}
+	if p.state.History != nil {
+		for _, group := range p.state.History.Left {
+			keep(group)
+		}
+	}
+	keep(p.state.ISR)
+	return out
+}
+
+// restarted reports whether an ISR member is live as another incarnation than
+// the one that joined the ISR.
+func (im *Image) restarted(p *partition, at int) bool {
+	e := joined(&p.state, at)
+	b := im.brokers[p.state.ISR[at]]
+	return b != nil && e != cluster.NoBrokerEpoch && e != b.Epoch
+}
+
+// suspicious reports whether some live ISR member has restarted since it joined:
+// its death went unnoticed, as the controller died with it, or the whole ISR did.
+func (im *Image) suspicious(p *partition) bool {
+	if !p.known || p.state.History == nil {
+		return false
+	}
+	for at := range p.state.ISR {
+		if im.restarted(p, at) {
+			return true
+		}
+	}
+	return false
+}
+
+// fit is online, and not a member that restarted while another one has not: that
+// one was there all the time, and the other would have been dropped at its death.
+// When all that are there have restarted, each is as good as the others.
+func (im *Image) fit(p *partition, id cluster.BrokerID) bool {
+	if !im.online(p, id) {
+		return false
+	}
+	if !p.suspect {
+		return true
+	}
+	at := slices.Index(p.state.ISR, id)
+	if at < 0 || !im.restarted(p, at) {
+		return true
+	}
+	for other, o := range p.state.ISR {
+		if im.online(p, o) && !im.restarted(p, other) {
+			return false
+		}
+	}
+	return true
+}
+
+// verdicts on a candidate that may have lost what it acknowledged.
+type trust int8
+
+const (
+	trusted trust = iota
+	untrusted
+	unsure // min.insync.replicas is not known yet
+)
+
+// unclean reports whether a member that restarted did so without the mark of a
+// clean shutdown, now or at an earlier time.
+func (im *Image) unclean(p *partition, at int) bool {
+	return im.brokers[p.state.ISR[at]].Unclean || joined(&p.state, at) == cluster.RestartedUncleanly
+}
+
+// doubt writes down which members are not trusted, if it is not yet.
+func (im *Image) doubt(p *partition) verdict {
+	v := verdict{}
+	for at, id := range p.state.ISR {
+		if im.trusts(p, id) != untrusted || joined(&p.state, at) == cluster.RestartedUncleanly {
+			continue
+		}
+		if !v.due {
+			v = im.write(p, cluster.NoBroker, p.state.ISR, "the last replica standing restarted uncleanly")
+		}
+		v.state.History.Joined[at] = cluster.RestartedUncleanly
+	}
+	return v
+}
+
+// trusts: a member of an ISR below min.insync.replicas that came back from an
+// unclean restart may have lost its unsynced tail, and what was acknowledged as
+// acks=all is safe with those that left the ISR before it. Never so for one
+// replica, or for an ISR that satisfies min.insync.replicas.
+func (im *Image) trusts(p *partition, id cluster.BrokerID) trust {
+	at := slices.Index(p.state.ISR, id)
+	if !p.suspect || at < 0 || !im.restarted(p, at) || !im.unclean(p, at) || len(p.state.History.Left) == 0 {
+		return trusted
+	}
+	if p.topic.unclean == unknown {
+		return unsure
+	}
+	if need := min(p.topic.minISR, len(p.replicas)); need < 2 || len(p.state.ISR) >= need {
+		return trusted
+	}
+	return untrusted
+}
