@@ -116,7 +116,7 @@ func (t *term) step() {
 		t.matchSenders()
 		plan := controller.DecideFor(t.im, t.im.TakeDirty(), nil)
 		for _, name := range plan.Asks {
-			t.im.UncleanRead(name, false)
+			t.im.ConfigRead(name, controller.TopicConfig{MinISR: 1})
 		}
 		t.b.w.check.image(t.im)
 		if len(plan.Writes) > 0 {
