@@ -4,6 +4,7 @@ package integration
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -195,33 +197,50 @@ func TestMixedReplacement(t *testing.T) {
 }
 
 // The controller moves back and forth between both kinds while topics come, grow
-// and go: each ends as it was last wanted, on every broker.
+// and go: each ends as it was last wanted, on every broker. kbroker is deposed in
+// the middle of its work by taking the znode away. Apache Kafka leaves by SIGTERM
+// and by SIGKILL instead: deposed in the middle of a deletion and elected again
+// in the same process, 3.9.2 throws "batch is not empty" at every change.
 func TestMixedControllerMoves(t *testing.T) {
 	slow(t)
 	c := startCluster(t, kafka, kbroker, kbroker)
 	l := newLoad(t, c, 3)
 	churn := newChurn(t, c)
-	for range 2 {
-		for _, id := range []int{1, 2, 1, 3} {
-			c.makeController(t, id)
-			churn.flows(t)
-			c.step(t, "broker %d (%s) controls", id, c.broker(id).kind)
-		}
-	}
-	for _, id := range []int{3, 1} { // the controller leaves in order
-		c.makeController(t, id)
-		c.stop(t, id)
+	moved := func() {
+		t.Helper()
 		churn.flows(t)
+		id, err := c.controller()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.step(t, "topics come and go under broker %d (%s)", id, c.broker(id).kind)
+	}
+	for _, leave := range []func(){
+		func() { c.stop(t, 1) },
+		func() { c.broker(1).crash(t) },
+	} {
+		for _, id := range []int{2, 3, 1} {
+			c.makeController(t, id)
+			moved()
+		}
+		leave()
+		moved()
 		l.flows(t)
-		c.start(t, id)
+		c.start(t, 1)
 		l.whole(t)
 	}
+	c.makeController(t, 3)
+	c.stop(t, 3) // a kbroker that controls leaves in order
+	moved()
+	l.flows(t)
+	c.start(t, 3)
+	l.whole(t)
 	churn.finish(t)
 	l.finish(t)
 }
 
-// churn makes, grows and deletes topics, one after the other, whatever the
-// controller is.
+// churn makes, grows and deletes topics of two replicas, one after the other,
+// whatever the controller is and while one of three brokers may be away.
 type churn struct {
 	c     *cluster
 	adm   *kadm.Client
@@ -236,6 +255,7 @@ func newChurn(t testing.TB, c *cluster) *churn {
 	t.Helper()
 	x := &churn{c: c, adm: kadm.NewClient(c.client(t)), base: topicName(t), stop: make(chan struct{}), done: make(chan error, 1),
 		turns: make(chan int), wants: map[string]int{}}
+	x.adm.SetTimeoutMillis(3000)
 	go func() { x.done <- x.run(t) }()
 	return x
 }
@@ -261,7 +281,7 @@ func (x *churn) run(t testing.TB) error {
 	name := func(turn int) string { return fmt.Sprintf("%s.%d", x.base, turn) }
 	for turn := 0; ; turn++ {
 		if err := x.until(func() string {
-			resp, err := x.adm.CreateTopic(within(t, 20*time.Second), 1, 3, nil, name(turn))
+			resp, err := x.adm.CreateTopic(within(t, 20*time.Second), 1, 2, nil, name(turn))
 			return outcome(resp.Err, err, "TOPIC_ALREADY_EXISTS")
 		}); err != nil {
 			return fmt.Errorf("create %s: %w", name(turn), err)
@@ -279,6 +299,9 @@ func (x *churn) run(t testing.TB) error {
 		if turn >= 2 && turn%2 == 0 {
 			if err := x.until(func() string {
 				resp, err := x.adm.DeleteTopic(within(t, 20*time.Second), name(turn-2))
+				if errors.Is(resp.Err, kerr.RequestTimedOut) { // noted; it ends when every replica's broker is back
+					return ""
+				}
 				return outcome(resp.Err, err, "UNKNOWN_TOPIC_OR_PARTITION")
 			}); err != nil {
 				return fmt.Errorf("delete %s: %w", name(turn-2), err)
@@ -336,7 +359,7 @@ func (x *churn) finish(t testing.TB) {
 			deleted++
 			continue
 		}
-		x.c.awaitPartitions(t, name, partitions, isrOf(3))
+		x.c.awaitPartitions(t, name, partitions, isrOf(2))
 	}
 	x.c.step(t, "%d topics were made, %d of them deleted", len(x.wants), deleted)
 }
