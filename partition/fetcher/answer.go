@@ -82,7 +82,8 @@ func (f *fetcher) takePartition(p *followed, a *kmsg.FetchResponseTopicPartition
 	if info.Bytes > 0 && f.throttled(p) {
 		f.o.Throttle.Used(f.o.Clock.Now(), info.Bytes)
 	}
-	p.level = cluster.Offset(a.HighWatermark) <= p.Replica.LogEnd().LEO
+	p.lag.Store(max(0, a.HighWatermark-int64(p.Replica.LogEnd().LEO)))
+	p.level = p.lag.Load() == 0
 	if info.Bytes == 0 && len(a.RecordBatches) > 0 {
 		f.delay(p) // nothing of it could be taken: not in a tight loop
 		return

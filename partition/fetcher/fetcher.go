@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kbroker/kbroker/cluster"
@@ -29,7 +30,8 @@ type followed struct {
 	until   time.Time     // not fetched before
 	told    told          // what the session holds of it
 	inSess  bool
-	level   bool // the latest answer left nothing to fetch
+	level   bool         // the latest answer left nothing to fetch
+	lag     atomic.Int64 // records to the leader's HW as of the latest answer
 }
 
 // told is what a request says of a partition; the session remembers it.

@@ -147,6 +147,22 @@ func (s *Set) Following() int {
 	return len(s.at)
 }
 
+// MaxLag is the largest number of records by which a partition is behind its
+// leader's high watermark, as of its latest fetch.
+func (s *Set) MaxLag() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var most int64
+	for _, f := range s.fetchers {
+		f.mu.Lock()
+		for _, p := range f.parts {
+			most = max(most, p.lag.Load())
+		}
+		f.mu.Unlock()
+	}
+	return most
+}
+
 // Close ends all fetching and waits for its goroutines.
 func (s *Set) Close() error {
 	s.mu.Lock()
