@@ -56,7 +56,7 @@ func (o *consumeFlags) run(ctx context.Context) (*result.Result, error) {
 	for !c.done() {
 		fetches := cl.PollFetches(ctx)
 		if w == nil && time.Since(began) >= o.warm { // the first answer is on the way's account
-			if w, err = result.Begin(o.pid, c.sum); err != nil {
+			if w, err = result.Begin(o.pids, c.sum); err != nil {
 				return nil, err
 			}
 		}

@@ -20,7 +20,7 @@ own.`,
 			if err != nil {
 				return err
 			}
-			o.Addr, o.Topic, o.For, o.Warm, o.PID = topic.Leader, topic.Name, t.limit, t.warm, t.pid
+			o.Addr, o.Topic, o.For, o.Warm, o.PIDs = topic.Leader, topic.Name, t.limit, t.warm, t.pids
 			r, err := latency.Run(cmd.Context(), o)
 			return t.print(cmd, r, err)
 		},

@@ -22,6 +22,7 @@ func main() {
 		Long: `bench puts load on a Kafka broker, any that speaks the protocol, and measures it.
 
   compare   kbroker, Apache Kafka 3.9.2 and a bare skeleton in turn on one core
+  cluster   three brokers of each kind: replication, failures, many partitions
   replay    frames encoded before, pipelined: the broker is the limit, not the client
   produce, consume   the same with a real client, franz-go
   latency   end to end, by a schedule
@@ -30,11 +31,12 @@ func main() {
   bench replay produce --topic a --records 1 --conns 64 --depth 5 --for 5s
   bench replay fetch --topic a --fetch-bytes 1048576 --for 5s
   bench latency --topic a --rate 20000 --for 10s
-  bench compare --rows produce-1m,consume`,
+  bench compare --rows produce-1m,consume
+  bench cluster --rows kill,term --kills 4`,
 		SilenceUsage: true,
 	}
 	root.AddCommand(newReplayCommand(), newVerifyCommand(), newProduceCommand(), newConsumeCommand(),
-		newLatencyCommand(), newTouchCommand(), newCompareCommand())
+		newLatencyCommand(), newTouchCommand(), newCompareCommand(), newClusterCommand())
 	if root.ExecuteContext(ctx) != nil {
 		stop()
 		os.Exit(1)
@@ -51,7 +53,7 @@ type target struct {
 	limit      time.Duration
 	warm       time.Duration
 	bytes      float64
-	pid        int
+	pids       []int
 	json       bool
 }
 
@@ -64,7 +66,7 @@ func (t *target) flags(cmd *cobra.Command) {
 	f.DurationVar(&t.limit, "for", 10*time.Second, "how long to go on, warm-up included")
 	f.DurationVar(&t.warm, "warm", 0, "how long to go on before measuring")
 	f.Float64Var(&t.bytes, "bytes", 0, "most bytes of batches in all, as 2e9; 0: no bound")
-	f.IntVar(&t.pid, "pid", 0, "process `id` of a broker on this machine, to measure its CPU time and memory")
+	f.IntSliceVar(&t.pids, "pid", nil, "process `ids` of the brokers, if on this machine, to measure their CPU time and memory")
 	f.BoolVar(&t.json, "json", false, "print the result as JSON")
 }
 

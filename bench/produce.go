@@ -106,7 +106,7 @@ func (o *produceFlags) run(ctx context.Context) (*result.Result, error) {
 				break
 			}
 			if w == nil && since >= o.warm {
-				if w, err = result.Begin(o.pid, counts()); err != nil {
+				if w, err = result.Begin(o.pids, counts()); err != nil {
 					return nil, err
 				}
 			}

@@ -60,7 +60,7 @@ func newReplayProduceCommand() *cobra.Command {
 	}
 	o.target.flags(cmd)
 	o.batchFlags.flags(cmd)
-	cmd.Flags().IntVar(&o.conns, "conns", 4, "connections")
+	cmd.Flags().IntVar(&o.conns, "conns", 4, "connections to each leader")
 	cmd.Flags().IntVar(&o.depth, "depth", 2, "requests in flight on each connection")
 	cmd.Flags().Int16Var(&o.acks, "acks", 1, "1 or -1")
 	cmd.Flags().IntVar(&o.perRequest, "per-request", 1, "partitions in one request, in turn")
@@ -72,13 +72,17 @@ func (o *replayProduce) run(ctx context.Context) (*result.Result, error) {
 	if o.acks == 0 {
 		return nil, fmt.Errorf("--acks 0: there are no answers to count")
 	}
-	topic, err := o.oneLeader(ctx)
+	topic, err := o.ensure(ctx)
 	if err != nil {
 		return nil, err
 	}
 	batch := o.batch()
-	r, err := raw.Produce(ctx, raw.ProduceOptions{Addr: topic.Leader, Frames: o.frames(topic, batch), Conns: o.conns, Depth: o.depth,
-		Bytes: int64(o.bytes), For: o.limit, Warm: o.warm, PID: o.pid})
+	var targets []raw.Target
+	for _, l := range topic.Leaders {
+		targets = append(targets, raw.Target{Addr: l.Addr, Frames: o.frames(topic.Name, l.Partitions, batch)})
+	}
+	r, err := raw.Produce(ctx, raw.ProduceOptions{Targets: targets, Conns: o.conns, Depth: o.depth,
+		Bytes: int64(o.bytes), For: o.limit, Warm: o.warm, PIDs: o.pids})
 	if err != nil || !o.verify {
 		return r, err
 	}
@@ -86,12 +90,11 @@ func (o *replayProduce) run(ctx context.Context) (*result.Result, error) {
 }
 
 // frames go through the partitions in turn, so many in one request.
-func (o *replayProduce) frames(topic topics.Topic, batch record.Batch) []raw.Frame {
+func (o *replayProduce) frames(topic string, ids []int32, batch record.Batch) []raw.Frame {
 	var frames []raw.Frame
-	ids := topic.Partitions
 	for len(ids) > 0 {
 		n := min(max(o.perRequest, 1), len(ids))
-		frames = append(frames, raw.NewFrame(len(frames), topic.Name, ids[:n], o.acks, batch))
+		frames = append(frames, raw.NewFrame(len(frames), topic, ids[:n], o.acks, batch))
 		ids = ids[n:]
 	}
 	return frames
@@ -102,7 +105,7 @@ const verifyBytes = 4 << 20
 
 // verifyAll reads a whole topic back and compares it with what was answered.
 func verifyAll(ctx context.Context, topic topics.Topic, sent result.Counts, crcs ...uint32) error {
-	got, _, err := raw.Verify(ctx, raw.VerifyOptions{Addr: topic.Leader, Topic: topic.Name, Partitions: topic.Partitions, MaxBytes: verifyBytes, CRCs: crcs})
+	got, err := readBack(ctx, topic, crcs...)
 	if err != nil {
 		return err
 	}
@@ -110,6 +113,19 @@ func verifyAll(ctx context.Context, topic topics.Topic, sent result.Counts, crcs
 		return fmt.Errorf("verify %s: %d records and %d bytes are there, %d and %d were acknowledged", topic.Name, got.Records, got.Bytes, sent.Records, sent.Bytes)
 	}
 	return nil
+}
+
+// readBack reads a whole topic, each partition from its leader.
+func readBack(ctx context.Context, topic topics.Topic, crcs ...uint32) (result.Counts, error) {
+	var sum result.Counts
+	for _, l := range topic.Leaders {
+		got, _, err := raw.Verify(ctx, raw.VerifyOptions{Addr: l.Addr, Topic: topic.Name, Partitions: l.Partitions, MaxBytes: verifyBytes, CRCs: crcs})
+		if err != nil {
+			return sum, err
+		}
+		sum.Add(got)
+	}
+	return sum, nil
 }
 
 // replayFetch are the flags of replay fetch.
@@ -150,5 +166,5 @@ func (o *replayFetch) run(ctx context.Context) (*result.Result, error) {
 		return nil, err
 	}
 	return raw.Fetch(ctx, raw.FetchOptions{Addr: topic.Leader, Topic: topic.Name, Steps: steps, MaxBytes: o.fetchBytes, Conns: o.conns, Depth: o.depth,
-		Bytes: int64(o.bytes), For: o.limit, Warm: o.warm, PID: o.pid, Discard: o.discard})
+		Bytes: int64(o.bytes), For: o.limit, Warm: o.warm, PIDs: o.pids, Discard: o.discard})
 }

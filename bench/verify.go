@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 
-	"github.com/kbroker/kbroker/bench/raw"
 	"github.com/spf13/cobra"
 )
 
@@ -14,11 +13,11 @@ func newVerifyCommand() *cobra.Command {
 		Use: "verify", Short: "Read a topic back: offsets without gaps, CRCs, the number of records", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			t.partitions = 0
-			topic, err := t.oneLeader(cmd.Context())
+			topic, err := t.ensure(cmd.Context())
 			if err != nil {
 				return err
 			}
-			got, _, err := raw.Verify(cmd.Context(), raw.VerifyOptions{Addr: topic.Leader, Topic: topic.Name, Partitions: topic.Partitions, MaxBytes: verifyBytes})
+			got, err := readBack(cmd.Context(), topic)
 			if err != nil {
 				return err
 			}

@@ -121,19 +121,8 @@ func (c *comparison) subjects(r *row) []string {
 }
 
 func (c *comparison) prepare(ctx context.Context) (err error) {
-	if c.dir = c.o.Dir; c.dir == "" {
-		if c.dir, err = os.MkdirTemp("", "kbroker-compare-"); err != nil {
-			return err
-		}
-	}
-	// Everything that is not a broker stays off its core.
-	if err := exec.CommandContext(ctx, "taskset", "-a", "-pc", strconv.Itoa(clientCore), strconv.Itoa(os.Getpid())).Run(); err != nil {
-		return fmt.Errorf("taskset: %w", err)
-	}
-	if c.kbroker = c.o.Kbroker; c.kbroker == "" {
-		if c.kbroker, err = c.build(ctx, "cmd/kbroker"); err != nil {
-			return err
-		}
+	if err := c.place(ctx); err != nil {
+		return err
 	}
 	if c.skeleton, err = c.build(ctx, "bench/skeleton"); err != nil {
 		return err
@@ -144,7 +133,24 @@ func (c *comparison) prepare(ctx context.Context) (err error) {
 	if c.jars, err = kafkaJars(ctx, c.o.Root); err != nil {
 		return err
 	}
-	return c.startZooKeeper()
+	return c.startZooKeeper(2000)
+}
+
+// place makes the directory, keeps to the client's core, and finds kbroker.
+func (c *comparison) place(ctx context.Context) (err error) {
+	if c.dir = c.o.Dir; c.dir == "" {
+		if c.dir, err = os.MkdirTemp("", "kbroker-compare-"); err != nil {
+			return err
+		}
+	}
+	// Everything that is not a broker stays off its core.
+	if err := exec.CommandContext(ctx, "taskset", "-a", "-pc", strconv.Itoa(clientCore), strconv.Itoa(os.Getpid())).Run(); err != nil {
+		return fmt.Errorf("taskset: %w", err)
+	}
+	if c.kbroker = c.o.Kbroker; c.kbroker == "" {
+		c.kbroker, err = c.build(ctx, "cmd/kbroker")
+	}
+	return err
 }
 
 func (c *comparison) build(ctx context.Context, pkg string) (string, error) {

@@ -5,11 +5,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -52,8 +54,9 @@ func (c *comparison) java(flags []string, args ...string) []string {
 }
 
 // startZooKeeper starts the one ZooKeeper of the run. It lets sessions live
-// long, since brokers are stopped for minutes while others are measured.
-func (c *comparison) startZooKeeper() error {
+// long, since brokers are stopped for minutes while others are measured. tick is
+// its tickTime.
+func (c *comparison) startZooKeeper(tick int) error {
 	dir := filepath.Join(c.dir, "zookeeper")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -62,7 +65,7 @@ func (c *comparison) startZooKeeper() error {
 	if err != nil {
 		return err
 	}
-	cfg := fmt.Sprintf("tickTime=2000\nmaxSessionTimeout=3600000\nadmin.enableServer=false\nmaxClientCnxns=0\ndataDir=%s\nclientPortAddress=127.0.0.1\nclientPort=%d\n", dir, port)
+	cfg := fmt.Sprintf("tickTime=%d\nmaxSessionTimeout=3600000\nadmin.enableServer=false\nmaxClientCnxns=0\ndataDir=%s\nclientPortAddress=127.0.0.1\nclientPort=%d\n", tick, dir, port)
 	path := filepath.Join(dir, "zoo.cfg")
 	if err := os.WriteFile(path, []byte(cfg), 0o644); err != nil {
 		return err
@@ -74,14 +77,35 @@ func (c *comparison) startZooKeeper() error {
 	}
 	c.zooKeeperAddr = "127.0.0.1:" + strconv.Itoa(port)
 	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
-		nc, err := net.Dial("tcp", c.zooKeeperAddr)
+		err := serves(c.zooKeeperAddr)
 		if err == nil {
-			return nc.Close()
+			return nil
 		}
 		if c.zooKeeper.exited() || time.Since(began) > 30*time.Second {
 			return fmt.Errorf("ZooKeeper does not start: %w\n%s", err, c.zooKeeper.tail())
 		}
 	}
+}
+
+// serves asks a ZooKeeper how it is. One that only listens leaves whoever
+// connects without an answer.
+func serves(addr string) error {
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	if err := nc.SetDeadline(time.Now().Add(time.Second)); err != nil {
+		return err
+	}
+	if _, err := nc.Write([]byte("srvr")); err != nil {
+		return err
+	}
+	answer, err := io.ReadAll(nc)
+	if err == nil && !strings.Contains(string(answer), "Mode:") {
+		err = fmt.Errorf("srvr: %q", answer)
+	}
+	return err
 }
 
 func freePort() (int, error) {

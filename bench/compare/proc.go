@@ -43,8 +43,11 @@ var spawner = sync.OnceValue(func() chan<- func() {
 })
 
 // pinned is argv on one core; taskset becomes the program itself.
-func pinned(core int, argv ...string) []string {
-	return append([]string{"taskset", "-c", strconv.Itoa(core)}, argv...)
+func pinned(core int, argv ...string) []string { return pinnedTo(strconv.Itoa(core), argv...) }
+
+// pinnedTo is argv on several cores, as "0,1".
+func pinnedTo(cores string, argv ...string) []string {
+	return append([]string{"taskset", "-c", cores}, argv...)
 }
 
 func startProc(log string, argv ...string) (*proc, error) {

@@ -10,6 +10,7 @@ import (
 
 // Report is a whole comparison. It is kept as JSON and shown as a table.
 type Report struct {
+	Kind    string  `json:"kind,omitempty"` // "" or Cluster
 	Date    string  `json:"date"`
 	Machine string  `json:"machine"`
 	Rounds  int     `json:"rounds"`
@@ -18,12 +19,17 @@ type Report struct {
 	Rows    []Row   `json:"rows"`
 }
 
+// Cluster is the kind of a report about clusters.
+const Cluster = "cluster"
+
 // Row is what was measured of one kind of work.
 type Row struct {
 	Name     string   `json:"name"`
 	Title    string   `json:"title"`
 	Subjects []string `json:"subjects"`
 	Metrics  []Metric `json:"metrics"`
+	Seconds  float64  `json:"seconds,omitempty"` // that the row took, if it was noted
+	Failed   string   `json:"failed,omitempty"`  // why there are not as many values as there should be
 	metrics  []metric
 }
 
@@ -36,7 +42,8 @@ type Metric struct {
 	// Goal is the ratio to Apache Kafka that kbroker is to reach. Where that
 	// asks for more than limitShare of the skeleton, so much is enough.
 	Goal   float64              `json:"goal,omitempty"`
-	Most   float64              `json:"most,omitempty"` // kbroker's value at the most
+	Most   float64              `json:"most,omitempty"`  // kbroker's value at the most
+	Worst  bool                 `json:"worst,omitempty"` // the largest value counts, not the median
 	Values map[string][]float64 `json:"values"`
 }
 
@@ -46,7 +53,7 @@ const limitShare = 0.85
 func newRow(name, title string, metrics []metric, subjects []string) Row {
 	r := Row{Name: name, Title: title, Subjects: subjects, metrics: metrics}
 	for _, m := range metrics {
-		r.Metrics = append(r.Metrics, Metric{Name: m.name, Unit: m.unit, Digits: m.digits, Less: m.less, Goal: m.goal, Most: m.most, Values: map[string][]float64{}})
+		r.Metrics = append(r.Metrics, Metric{Name: m.name, Unit: m.unit, Digits: m.digits, Less: m.less, Goal: m.goal, Most: m.most, Worst: m.worst, Values: map[string][]float64{}})
 	}
 	return r
 }
@@ -67,11 +74,19 @@ func median(values []float64) float64 {
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
+// value is what of a broker's values is judged.
+func (m *Metric) value(subject string) float64 {
+	if v := m.Values[subject]; m.Worst && len(v) > 0 {
+		return slices.Max(v)
+	}
+	return median(m.Values[subject])
+}
+
 // ratio is the ratio of two medians, and whether the two ranges are apart: if
 // they are not, the ratio says little.
 func (m *Metric) ratio(a, b string) (r float64, apart, ok bool) {
 	va, vb := m.Values[a], m.Values[b]
-	if len(va) == 0 || len(vb) == 0 || median(vb) == 0 {
+	if m.Worst || len(va) == 0 || len(vb) == 0 || median(vb) == 0 {
 		return 0, false, false
 	}
 	apart = slices.Min(va) > slices.Max(vb) || slices.Max(va) < slices.Min(vb)
@@ -86,7 +101,7 @@ func (m *Metric) reached() (due string, reached, known bool) {
 		return "", false, false
 	}
 	if m.Most > 0 {
-		return fmt.Sprintf("<= %s %s", m.number(m.Most), m.Unit), median(have) <= m.Most, true
+		return fmt.Sprintf("<= %s %s", m.number(m.Most), m.Unit), m.value(Kbroker) <= m.Most, true
 	}
 	kafka := median(m.Values[Kafka])
 	if m.Goal == 0 || kafka == 0 {
@@ -113,8 +128,8 @@ func (m *Metric) cell(subject string) string {
 	if len(v) == 0 {
 		return ""
 	}
-	if len(v) == 1 {
-		return m.number(v[0])
+	if len(v) == 1 || m.Worst {
+		return m.number(m.value(subject))
 	}
 	return fmt.Sprintf("%s [%s..%s]", m.number(median(v)), m.number(slices.Min(v)), m.number(slices.Max(v)))
 }
@@ -139,6 +154,10 @@ func (r *Report) Markdown() string {
 	}
 	if r.Load > busy {
 		fmt.Fprintf(&b, "THE MACHINE WAS BUSY, load %.1f, before it began: rates and latencies mean little.\n", r.Load)
+	}
+	if r.Kind == Cluster {
+		r.clusterTable(&b)
+		return b.String()
 	}
 	brokers, ways := r.split()
 	if len(brokers) > 0 {

@@ -34,6 +34,7 @@ type metric struct {
 	less   bool    // the smaller the better
 	goal   float64 // ratio to Apache Kafka to reach, see Metric.Goal; 0: none
 	most   float64 // what it may be at the most; 0: anything
+	worst  bool    // of all values, not of their median
 }
 
 func throughput(goal float64) metric {

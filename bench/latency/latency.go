@@ -25,7 +25,7 @@ type Options struct {
 	InFlight    int           // Produce requests; records due beyond them wait and leave together
 	For         time.Duration // warm-up included
 	Warm        time.Duration // whose records are not counted
-	PID         int
+	PIDs        []int
 }
 
 // late is how long after the last record was due it may arrive.
@@ -136,7 +136,7 @@ func (r *run) loop(ctx context.Context) error {
 		}
 		if r.window == nil && now >= int64(r.o.Warm) {
 			var err error
-			if r.window, err = result.Begin(r.o.PID, r.done); err != nil {
+			if r.window, err = result.Begin(r.o.PIDs, r.done); err != nil {
 				return err
 			}
 		}

@@ -82,3 +82,15 @@ func (c *conn) frame() ([]byte, error) {
 	_, err := io.ReadFull(c.nc, c.in)
 	return c.in, err
 }
+
+// Ask makes one request of one broker. The answer's byte fields are its own.
+func Ask(ctx context.Context, addr string, req kmsg.Request) (kmsg.Response, error) {
+	c, err := dial(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	defer c.close()
+	stop := context.AfterFunc(ctx, c.close)
+	defer stop()
+	return c.do(req)
+}

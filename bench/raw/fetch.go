@@ -23,7 +23,7 @@ type FetchOptions struct {
 	Bytes    int64
 	For      time.Duration
 	Warm     time.Duration
-	PID      int
+	PIDs     []int
 	// Discard lets the kernel throw the records away instead of handing them
 	// over, so that the broker sets the pace and not the copying here.
 	Discard bool
@@ -48,7 +48,7 @@ func Fetch(ctx context.Context, o FetchOptions) (*result.Result, error) {
 		}
 		lanes = append(lanes, newFetchLane(f, nc, i*len(o.Steps)/o.Conns))
 	}
-	return drive(ctx, &f.tally, lanes, driveOptions{what: "fetch", warm: o.Warm, limit: o.For, pid: o.PID})
+	return drive(ctx, &f.tally, lanes, driveOptions{what: "fetch", warm: o.Warm, limit: o.For, pids: o.PIDs})
 }
 
 type fetching struct {

@@ -15,14 +15,19 @@ import (
 
 // ProduceOptions describe a run of Produce requests.
 type ProduceOptions struct {
+	Targets []Target
+	Conns   int           // connections to each target
+	Depth   int           // requests in flight on each
+	Bytes   int64         // of batches to send in all, 0: no bound
+	For     time.Duration // to send for, warm-up included
+	Warm    time.Duration // before the window opens
+	PIDs    []int         // of the servers, if known
+}
+
+// Target is a broker and what it is sent.
+type Target struct {
 	Addr   string
-	Frames []Frame       // sent in turn; connections begin at different ones
-	Conns  int           // connections
-	Depth  int           // requests in flight on each
-	Bytes  int64         // of batches to send in all, 0: no bound
-	For    time.Duration // to send for, warm-up included
-	Warm   time.Duration // before the window opens
-	PID    int           // of the server, 0: unknown
+	Frames []Frame // sent in turn; connections begin at different ones
 }
 
 // Produce sends until one of the bounds is reached and every request is
@@ -30,8 +35,9 @@ type ProduceOptions struct {
 func Produce(ctx context.Context, o ProduceOptions) (*result.Result, error) {
 	p := &producing{o: o}
 	var lanes []lane
-	for i := range o.Conns {
-		nc, err := net.Dial("tcp", o.Addr)
+	for i := range o.Conns * len(o.Targets) {
+		to := o.Targets[i%len(o.Targets)]
+		nc, err := net.Dial("tcp", to.Addr)
 		if err != nil {
 			return nil, err
 		}
@@ -39,9 +45,9 @@ func Produce(ctx context.Context, o ProduceOptions) (*result.Result, error) {
 		if err := deadline(nc, o.For); err != nil {
 			return nil, err
 		}
-		lanes = append(lanes, &produceLane{run: p, nc: nc, next: i * len(o.Frames) / o.Conns})
+		lanes = append(lanes, &produceLane{run: p, nc: nc, frames: to.Frames, next: i / len(o.Targets) * len(to.Frames) / o.Conns})
 	}
-	return drive(ctx, &p.tally, lanes, driveOptions{what: "produce", warm: o.Warm, limit: o.For, pid: o.PID})
+	return drive(ctx, &p.tally, lanes, driveOptions{what: "produce", warm: o.Warm, limit: o.For, pids: o.PIDs})
 }
 
 // deadline bounds a connection's life when its run is bounded.
@@ -71,6 +77,7 @@ func (p *producing) take(f *Frame) bool {
 type produceLane struct {
 	run     *producing
 	nc      net.Conn
+	frames  []Frame
 	next    int      // frame to send
 	flying  []*Frame // sent and not answered, oldest first
 	out, in []byte
@@ -101,11 +108,11 @@ func (l *produceLane) fill() error {
 	o := &l.run.o
 	l.out = l.out[:0]
 	for len(l.flying) < o.Depth {
-		f := &o.Frames[l.next]
+		f := &l.frames[l.next]
 		if !l.run.take(f) {
 			break
 		}
-		l.next = (l.next + 1) % len(o.Frames)
+		l.next = (l.next + 1) % len(l.frames)
 		l.flying = append(l.flying, f)
 		if len(f.bytes) > cap(l.out)/8 {
 			if err := l.write(f.bytes); err != nil {
@@ -190,7 +197,7 @@ type lane interface {
 type driveOptions struct {
 	what        string
 	warm, limit time.Duration
-	pid         int
+	pids        []int
 }
 
 // drive runs the lanes to their end and measures the window after the warm-up.
@@ -220,7 +227,7 @@ func drive(ctx context.Context, t *tally, lanes []lane, o driveOptions) (*result
 	case <-time.After(o.warm):
 	case <-done:
 	}
-	w, err := result.Begin(o.pid, t.counts())
+	w, err := result.Begin(o.pids, t.counts())
 	if err != nil {
 		cancel(err)
 	}

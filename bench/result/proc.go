@@ -80,23 +80,25 @@ func OwnCPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// Window measures a span of time and the CPU that this process and, if pid is
-// not 0, a server took in it.
+// Window measures a span of time and the CPU that this process and the servers,
+// if any are named, took in it.
 type Window struct {
-	pid            int
+	pids           []int
 	began          time.Time
 	own, server    time.Duration
 	countedAtBegin Counts
 }
 
-// Begin opens a window; before is what was counted until now.
-func Begin(pid int, before Counts) (*Window, error) {
-	w := &Window{pid: pid, countedAtBegin: before}
-	if pid != 0 {
-		var err error
-		if w.server, err = CPU(pid); err != nil {
+// Begin opens a window; before is what was counted until now, pids are the
+// processes of the servers.
+func Begin(pids []int, before Counts) (*Window, error) {
+	w := &Window{pids: pids, countedAtBegin: before}
+	for _, pid := range pids {
+		cpu, err := CPU(pid)
+		if err != nil {
 			return nil, err
 		}
+		w.server += cpu
 	}
 	w.own, w.began = OwnCPU(), time.Now()
 	return w, nil
@@ -106,14 +108,19 @@ func Begin(pid int, before Counts) (*Window, error) {
 func (w *Window) End(what string, total Counts) (*Result, error) {
 	r := &Result{What: what, Seconds: time.Since(w.began).Seconds(), ClientCPU: (OwnCPU() - w.own).Seconds(),
 		Window: total.Sub(w.countedAtBegin), Total: total}
-	if w.pid == 0 {
-		return r, nil
+	var servers time.Duration
+	for _, pid := range w.pids {
+		cpu, err := CPU(pid)
+		if err != nil {
+			return nil, err
+		}
+		rss, _, err := Memory(pid)
+		if err != nil {
+			return nil, err
+		}
+		servers += cpu
+		r.ServerRSS += rss
 	}
-	cpu, err := CPU(w.pid)
-	if err != nil {
-		return nil, err
-	}
-	r.ServerCPU = (cpu - w.server).Seconds()
-	r.ServerRSS, _, err = Memory(w.pid)
-	return r, err
+	r.ServerCPU = (servers - w.server).Seconds()
+	return r, nil
 }

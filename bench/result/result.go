@@ -43,7 +43,7 @@ type Result struct {
 	Seconds   float64   `json:"seconds"` // of the window
 	Window    Counts    `json:"window"`
 	Total     Counts    `json:"total"`      // with the warm-up before the window
-	ServerCPU float64   `json:"server_cpu"` // seconds in the window; 0: not asked for
+	ServerCPU float64   `json:"server_cpu"` // seconds in the window, of all servers; 0: not asked for
 	ServerRSS int64     `json:"server_rss"` // bytes at its end
 	ClientCPU float64   `json:"client_cpu"` // seconds in the window
 	Latencies []Latency `json:"latencies,omitempty"`

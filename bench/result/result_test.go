@@ -35,7 +35,7 @@ func TestParseStat(t *testing.T) {
 }
 
 func TestWindow(t *testing.T) {
-	w, err := Begin(os.Getpid(), Counts{1, 10, 100})
+	w, err := Begin([]int{os.Getpid()}, Counts{1, 10, 100})
 	if err != nil {
 		t.Skip("no /proc here:", err)
 	}

@@ -45,7 +45,7 @@ func TestReplay(t *testing.T) {
 		small := raw.NewBatch(raw.BatchOptions{RecordBytes: 100, Seed: 2})
 		frames := []raw.Frame{raw.NewFrame(0, "t", []int32{0}, 1, large), raw.NewFrame(1, "t", []int32{1, 2}, 1, small)}
 		const rounds = 50
-		got, err := raw.Produce(ctx, raw.ProduceOptions{Addr: addr, Frames: frames, Conns: 1, Depth: 5, Bytes: rounds * int64(len(large)+2*len(small))})
+		got, err := raw.Produce(ctx, raw.ProduceOptions{Targets: []raw.Target{{Addr: addr, Frames: frames}}, Conns: 1, Depth: 5, Bytes: rounds * int64(len(large)+2*len(small))})
 		if err != nil {
 			t.Fatal(err)
 		}

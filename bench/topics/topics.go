@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -17,7 +19,14 @@ import (
 type Topic struct {
 	Name       string
 	Partitions []int32
-	Leader     string // address of the broker that leads all of them; "" if there are several
+	Leaders    []Leader // by their address
+	Leader     string   // address of the broker that leads all of them; "" if there are several
+}
+
+// Leader is a broker and the partitions that it leads.
+type Leader struct {
+	Addr       string
+	Partitions []int32
 }
 
 // Ensure makes a topic unless it is there, and waits until every partition has
@@ -72,8 +81,7 @@ func describe(ctx context.Context, adm *kadm.Client, name string) (Topic, error)
 	if d.Err != nil {
 		return t, d.Err
 	}
-	leader := int32(-1)
-	one := true
+	led := map[int32][]int32{}
 	for _, p := range d.Partitions.Sorted() {
 		if p.Err != nil {
 			return t, p.Err
@@ -81,14 +89,22 @@ func describe(ctx context.Context, adm *kadm.Client, name string) (Topic, error)
 		if p.Leader < 0 {
 			return t, kerr.LeaderNotAvailable
 		}
-		one = one && (leader < 0 || leader == p.Leader)
-		leader = p.Leader
+		led[p.Leader] = append(led[p.Leader], p.Partition)
 		t.Partitions = append(t.Partitions, p.Partition)
 	}
+	known := 0
 	for _, b := range m.Brokers {
-		if one && b.NodeID == leader {
-			t.Leader = net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
+		if ids := led[b.NodeID]; ids != nil {
+			t.Leaders = append(t.Leaders, Leader{net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port))), ids})
+			known++
 		}
+	}
+	if known < len(led) { // a leader that has gone
+		return t, kerr.LeaderNotAvailable
+	}
+	slices.SortFunc(t.Leaders, func(a, b Leader) int { return strings.Compare(a.Addr, b.Addr) })
+	if len(t.Leaders) == 1 {
+		t.Leader = t.Leaders[0].Addr
 	}
 	return t, nil
 }
