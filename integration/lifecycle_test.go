@@ -17,7 +17,7 @@ import (
 
 // exitsAtOnce runs kbroker with a configuration that cannot work and wants exit
 // code 1 and one line that names what is wrong.
-func exitsAtOnce(t *testing.T, names string, argv ...string) {
+func exitsAtOnce(t *testing.T, names string, argv ...string) (output string) {
 	t.Helper()
 	log := filepath.Join(tempDir(t, "exit"), "log")
 	p, err := startProc("kbroker", log, append([]string{kbrokerBinary(t)}, argv...)...)
@@ -41,6 +41,7 @@ func exitsAtOnce(t *testing.T, names string, argv ...string) {
 	if code := p.exitCode(); code != 1 || len(said) != 1 || !strings.Contains(said[0], names) {
 		t.Errorf("exit code %d, want 1 and one line that names %q:\n%s", code, names, raw)
 	}
+	return string(raw)
 }
 
 // A bad configuration ends the start with one clear line and exit code 1.

@@ -200,26 +200,6 @@ func closeSession(t testing.TB, b *broker, owner int64) {
 	b.proc.signal(continueSignal)
 }
 
-// Beside another registered broker the start is refused with a clear line,
-// until replication exists.
-func TestZooKeeperBesideAnotherBroker(t *testing.T) {
-	slow(t)
-	onlyKbroker(t, "Apache Kafka joins")
-	b := newBroker(t, withZooKeeper(sharedZooKeeper(t), "/"+topicName(t)))
-	c := b.zk.client(t)
-	for _, path := range []string{"", "/brokers", "/brokers/ids"} {
-		if _, err := c.Create(b.chroot()+path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	other := `{"features":{},"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},"endpoints":["PLAINTEXT://127.0.0.1:1"],"jmx_port":-1,"port":1,"host":"127.0.0.1","version":5,"timestamp":"1"}`
-	if _, err := c.Create(b.chroot()+"/brokers/ids/7", []byte(other), zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
-		t.Fatal(err)
-	}
-	b.writeProps(t)
-	exitsAtOnce(t, "7", b.propsPath())
-}
-
 // A broker that was killed and comes back within its old session waits for that
 // to end. (Apache Kafka exits with NODEEXISTS.)
 func TestZooKeeperBackWithinSession(t *testing.T) {
