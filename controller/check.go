@@ -92,6 +92,11 @@ func (im *Image) checkPartition(p *partition) error {
 			}
 		}
 	}
+	if kept := p.held; kept != unknown {
+		if p.held = unknown; im.held(p) != (kept == yes) {
+			return fmt.Errorf("changed unnoticed: sends waiting is kept as %d", kept)
+		}
+	}
 	if v := im.next(p); v.due {
 		return checkState(p, v.state)
 	}

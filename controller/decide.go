@@ -17,6 +17,7 @@ type decision struct {
 	// broker among them.
 	sorted []*partition
 	hosted map[cluster.BrokerID][]*partition
+	named  map[cluster.BrokerID]struct{} // leaders of the LeaderAndISR that is being made
 }
 
 func (d *decision) plan(s Scope, brokers []cluster.BrokerID) Plan {
@@ -33,7 +34,7 @@ func (d *decision) plan(s Scope, brokers []cluster.BrokerID) Plan {
 	slices.Sort(p.Asks)
 	p.Asks = slices.Compact(p.Asks)
 	if d.all {
-		d.sort(s.parts)
+		d.index(d.im.sortedParts())
 	}
 	for _, id := range brokers {
 		if b := d.im.brokers[id]; b != nil {
@@ -43,9 +44,9 @@ func (d *decision) plan(s Scope, brokers []cluster.BrokerID) Plan {
 	return p
 }
 
-func (d *decision) sort(parts []*partition) {
-	d.sorted = slices.Clone(parts)
-	slices.SortFunc(d.sorted, comparePartitions)
+// index takes all partitions, sorted.
+func (d *decision) index(parts []*partition) {
+	d.sorted = parts
 	d.hosted = make(map[cluster.BrokerID][]*partition, len(d.im.brokers))
 	for _, p := range d.sorted {
 		for i := range p.replicas {
@@ -122,9 +123,16 @@ func (d *decision) partition(plan *Plan, p *partition) {
 	plan.Writes = append(plan.Writes, Write{Kind: kind, Topic: p.topic.name, Partition: p.num, State: v.state, Why: v.why})
 }
 
-// held reports whether sends about a partition wait for a write.
+// held reports whether sends about a partition wait for a write. It is asked for
+// each replica, so the answer is kept until the partition changes.
 func (im *Image) held(p *partition) bool {
-	return !p.topic.deleting && (p.topic.id.IsZero() || p.target != nil || im.next(p).held())
+	if p.held == unknown {
+		p.held = no
+		if !p.topic.deleting && (p.topic.id.IsZero() || p.target != nil || im.next(p).held()) {
+			p.held = yes
+		}
+	}
+	return p.held == yes
 }
 
 // duty is what a broker still has to acknowledge about a replica.
@@ -218,13 +226,15 @@ func (d *decision) broker(sends []Send, b *broker) []Send {
 // duties are the LeaderAndIsr and the two StopReplica due to a broker; nil for
 // none. Replicas that are to be deleted are stopped first.
 func (d *decision) duties(b *broker) (lead *LeaderAndISR, stops, removes *StopReplica) {
-	for _, p := range d.candidates(b) {
+	parts := d.candidates(b)
+	clear(d.named)
+	for i, p := range parts {
 		switch d.im.duty(b, p) {
 		case leadOrFollow:
 			if lead == nil {
 				lead = &LeaderAndISR{at: d.im.seq}
 			}
-			d.addLead(lead, b, p)
+			d.addLead(lead, b, parts[i:])
 		case stop:
 			stops = addStop(stops, p, p.state.LeaderEpoch, false)
 		case remove:
@@ -258,9 +268,12 @@ func (d *decision) candidates(b *broker) []*partition {
 	return parts
 }
 
-func (d *decision) addLead(l *LeaderAndISR, b *broker, p *partition) {
+// addLead adds the first of parts; the others say how many of its topic may come.
+func (d *decision) addLead(l *LeaderAndISR, b *broker, parts []*partition) {
+	p := parts[0]
 	if n := len(l.Topics); n == 0 || l.Topics[n-1].Name != p.topic.name {
-		l.Topics = append(l.Topics, LeaderAndISRTopic{Name: p.topic.name, ID: p.topic.id})
+		l.Topics = append(l.Topics, LeaderAndISRTopic{Name: p.topic.name, ID: p.topic.id,
+			Partitions: make([]LeaderAndISRPartition, 0, ofOneTopic(parts))})
 	}
 	t := &l.Topics[len(l.Topics)-1]
 	m := p.replica(b.ID).marks(b)
@@ -268,13 +281,29 @@ func (d *decision) addLead(l *LeaderAndISR, b *broker, p *partition) {
 		Partition: p.num, State: p.state, Assignment: d.im.effective(p),
 		IsNew: m.isNew || m.ledEpoch == cluster.NoLeaderEpoch && slices.Contains(p.assignment.Adding, b.ID),
 	})
+	if _, named := d.named[p.state.Leader]; named {
+		return
+	}
+	if d.named == nil {
+		d.named = map[cluster.BrokerID]struct{}{}
+	}
+	d.named[p.state.Leader] = struct{}{}
 	leader := d.im.brokers[p.state.Leader]
-	if leader == nil || slices.ContainsFunc(l.Leaders, func(n Node) bool { return n.ID == leader.ID }) {
+	if leader == nil {
 		return
 	}
 	if e, ok := leader.Endpoint(d.im.cfg.Listener); ok {
 		l.Leaders = append(l.Leaders, Node{ID: leader.ID, Host: e.Host, Port: e.Port})
 	}
+}
+
+// ofOneTopic is how many at the beginning are of one topic.
+func ofOneTopic(parts []*partition) int {
+	n := 1
+	for n < len(parts) && parts[n].topic == parts[0].topic {
+		n++
+	}
+	return n
 }
 
 func addStop(s *StopReplica, p *partition, epoch cluster.LeaderEpoch, del bool) *StopReplica {
@@ -313,9 +342,11 @@ func (d *decision) updateSince(acked uint64) *UpdateMetadata {
 		}
 	}
 	u := &UpdateMetadata{Brokers: d.live, through: d.im.seq}
-	for _, p := range d.unacked(acked) {
+	parts := d.unacked(acked)
+	for i, p := range parts {
 		if n := len(u.Topics); n == 0 || u.Topics[n-1].Name != p.topic.name {
-			u.Topics = append(u.Topics, UpdateMetadataTopic{Name: p.topic.name, ID: p.topic.id})
+			u.Topics = append(u.Topics, UpdateMetadataTopic{Name: p.topic.name, ID: p.topic.id,
+				Partitions: make([]UpdateMetadataPartition, 0, ofOneTopic(parts[i:]))})
 		}
 		t := &u.Topics[len(u.Topics)-1]
 		t.Partitions = append(t.Partitions, d.im.metadata(p))

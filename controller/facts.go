@@ -357,6 +357,7 @@ func (im *Image) changed(p *partition) {
 	if p.moving {
 		im.condemn(p)
 	}
+	p.held = unknown
 	p.suspect = im.suspicious(p)
 	im.dirtyParts[p] = struct{}{}
 	im.touch(p)

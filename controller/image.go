@@ -93,6 +93,7 @@ type partition struct {
 	unreadable bool      // it exists, and nobody knows what it says
 	state      cluster.LeaderAndISR
 	wish       Election // an election that was asked for
+	held       tristate // whether sends about it wait for a write; unknown: not looked at since it changed
 	suspect    bool     // a live ISR member has restarted since it joined
 
 	// target is where a reassignment that was asked for, and is not written down

@@ -74,6 +74,9 @@ func TestScale(t *testing.T) {
 	if plan.Sends[2].UpdateMetadata == nil || plan.Sends[2].UpdateMetadata != plan.Sends[59].UpdateMetadata {
 		t.Fatal("UpdateMetadata is not shared")
 	}
+	if DecideFor(im, im.TakeDirty(), im.Due()).text() != plan.text() {
+		t.Fatal("what is due, when it is nearly everything, differs from everything")
+	}
 	acknowledge(im)
 	im.BrokerGone(12)
 	writes, sends := acknowledge(im)
@@ -91,6 +94,15 @@ func BenchmarkWholePlan(b *testing.B) {
 	im := loaded(100, 1000, 200)
 	for b.Loop() {
 		Decide(im)
+	}
+}
+
+// What a controller does when it has read everything.
+func BenchmarkBeginningOfATerm(b *testing.B) {
+	im := loaded(100, 1000, 200)
+	s := im.TakeDirty()
+	for b.Loop() {
+		DecideFor(im, s, im.Due())
 	}
 }
 

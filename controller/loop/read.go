@@ -3,6 +3,8 @@ package loop
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/kbroker/kbroker/cluster"
@@ -20,6 +22,7 @@ type todo struct {
 	isr       bool // notifications of leaders that wrote their ISR themselves
 	logDirs   bool
 	preferred bool
+	features  bool
 	legacy    bool // reassignments that old tools ask for
 	topics    map[string]bool
 	states    map[cluster.TopicPartition]bool
@@ -48,6 +51,8 @@ func (t *term) note(e zkmeta.Event) {
 		t.todo.logDirs = true
 	case zkmeta.PreferredElectionPath:
 		t.todo.preferred = true
+	case zkmeta.FeaturePath:
+		t.todo.features = true
 	case zkmeta.ReassignPartitionsPath:
 		t.todo.legacy = true
 	default:
@@ -70,6 +75,7 @@ func (t *term) read() error {
 		t.todo.load = false
 	}
 	return inOrder(
+		do(&t.todo.features, t.readFeatures),
 		do(&t.todo.brokers, t.readBrokers),
 		do(&t.todo.topicList, t.readTopicList),
 		func() error { return t.readTopics() },
@@ -149,7 +155,8 @@ func (t *term) load() error {
 // ensureFeature has features versioned, with none finalized, as Kafka's
 // controller leaves it from inter.broker.protocol.version 2.7 on.
 func (t *term) ensureFeature() error {
-	f, st, found, err := zkmeta.GetFeature(t.ctx, t.session, false)
+	f, st, found, err := zkmeta.GetFeature(t.ctx, t.session, true)
+	t.finalized = f.Finalized
 	none := zkmeta.Feature{Version: 2, Enabled: true}
 	var op zkmeta.Op
 	switch {
@@ -190,6 +197,11 @@ func (t *term) readBrokers() error {
 			}
 			continue
 		}
+		if err := t.supports(r.Registration); err != nil {
+			t.report(zkmeta.BrokerPath(r.ID), err)
+			delete(there, r.ID) // as 3.9 does: for the cluster it is not there
+			continue
+		}
 		if known, ok := t.im.Incarnation(r.ID); !ok || known != r.Epoch {
 			t.l.opts.Logger.Info().Int32("peer", int32(r.ID)).Int64("epoch", int64(r.Epoch)).Msg("broker is registered")
 		}
@@ -199,6 +211,28 @@ func (t *term) readBrokers() error {
 		if !there[id] {
 			t.l.opts.Logger.Info().Int32("peer", int32(id)).Msg("broker is gone")
 			t.im.BrokerGone(id)
+		}
+	}
+	return nil
+}
+
+// readFeatures takes over what is finalized from now on; who is live depends on
+// it.
+func (t *term) readFeatures() error {
+	if err := t.ensureFeature(); err != nil {
+		return err
+	}
+	t.todo.brokers = true
+	return nil
+}
+
+// supports says why a broker that does not list a finalized feature, or not its
+// level, is left out of the cluster.
+func (t *term) supports(b zkmeta.BrokerRegistration) error {
+	for _, name := range slices.Sorted(maps.Keys(t.finalized)) {
+		level := t.finalized[name].Max
+		if v, ok := b.Features[name]; !ok || level < v.Min || level > v.Max {
+			return fmt.Errorf("the broker does not support level %d of feature %q, which is finalized in %s: it is ignored", level, name, zkmeta.FeaturePath)
 		}
 	}
 	return nil

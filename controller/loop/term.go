@@ -28,6 +28,7 @@ type term struct {
 	legacy        map[cluster.TopicPartition][]cluster.BrokerID
 	legacyVersion cluster.ZKVersion
 	legacySize    int
+	finalized     map[string]zkmeta.FinalizedFeature
 	broken        map[string]string // znodes that cannot be understood, and why: logged once
 }
 
@@ -156,6 +157,7 @@ func (t *term) idle() []cluster.BrokerID {
 // dispatch gives each idle sender what is due to its broker.
 func (t *term) dispatch(plan controller.Plan) {
 	shared := map[*controller.UpdateMetadata]*sharedTopics{}
+	var followers [][]job
 	for sends := plan.Sends; len(sends) > 0; {
 		to := sends[0].Broker
 		var jobs []job
@@ -169,6 +171,30 @@ func (t *term) dispatch(plan controller.Plan) {
 			}
 			jobs, sends = append(jobs, j), sends[1:]
 		}
+		// New leaders first: a follower that fetches before its leader has heard of
+		// its role is sent away, and waits.
+		if !leads(jobs, to) {
+			followers = append(followers, jobs)
+			continue
+		}
 		t.senders[to].give(jobs)
 	}
+	for _, jobs := range followers {
+		t.senders[jobs[0].send.Broker].give(jobs)
+	}
+}
+
+// leads reports whether the broker is told to lead something.
+func leads(jobs []job, id cluster.BrokerID) bool {
+	for _, j := range jobs {
+		if j.send.LeaderAndISR == nil {
+			continue
+		}
+		for _, t := range j.send.LeaderAndISR.Topics {
+			if slices.ContainsFunc(t.Partitions, func(p controller.LeaderAndISRPartition) bool { return p.State.Leader == id }) {
+				return true
+			}
+		}
+	}
+	return false
 }
