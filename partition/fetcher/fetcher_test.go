@@ -331,7 +331,7 @@ func TestErrors(t *testing.T) {
 	h, f := r.fetch()
 	r.answerFetch(h, f, 9, part{a0, func(a *kmsg.FetchResponseTopicPartition) { a.ErrorCode = int16(protocol.ErrFencedLeaderEpoch) }, nil})
 	r.follow(a1, leader, 0)
-	h, f = r.fetch()
+	_, f = r.fetch()
 	if p := asked(f); len(p) != 1 || p[0].Partition != 1 {
 		t.Fatalf("asks for %+v, want a-1 only", p)
 	}
