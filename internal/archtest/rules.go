@@ -56,6 +56,7 @@ var rules = map[string]rule{
 	"internal/clock":      {},
 	"internal/delay":      {imports: []string{"internal/clock"}},
 	"internal/invariants": {},
+	"internal/keystore":   {},
 	"internal/metric":     {},
 	"internal/sim":        {pure: true, imports: []string{"cluster", "partition", "controller", "logstore", "logstore/epochs", "protocol/record", "internal/vfs"}},
 	"internal/vfs":        {},
