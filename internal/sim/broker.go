@@ -17,29 +17,32 @@ type broker struct {
 	disk []diskLog // by partition
 
 	// The process.
-	zk           *line
-	session      int // 0: none
-	registered   bool
-	epoch        cluster.BrokerEpoch
-	seen         [2]uint64 // versions of what its watches are about
-	incumbent    incumbent // the controller, as last heard
-	ctlEpoch     cluster.ControllerEpoch
-	replicas     []*hosted
-	live         []cluster.BrokerID
-	metadata     []cluster.LeaderAndISR
-	term         *term
-	toController *line
-	proposals    []int32 // partitions whose proposal is to be carried to the controller
-	altering     bool
-	stopping     bool
-	power        bool // it died by a loss of power: the disk lost what was not synced
+	startedUncleanly bool
+	zk               *line
+	session          int // 0: none
+	registered       bool
+	epoch            cluster.BrokerEpoch
+	seen             [2]uint64 // versions of what its watches are about
+	incumbent        incumbent // the controller, as last heard
+	ctlEpoch         cluster.ControllerEpoch
+	replicas         []*hosted
+	live             []cluster.BrokerID
+	metadata         []cluster.LeaderAndISR
+	term             *term
+	toController     *line
+	proposals        []int32 // partitions whose proposal is to be carried to the controller
+	altering         bool
+	stopping         bool
+	unclean          bool // it died without the mark of a clean shutdown
+	power            bool // it died by a loss of power: the disk lost what was not synced
 }
 
 // diskLog is what is left of a partition while nobody has it open.
 type diskLog struct {
-	log  Log
-	hw   cluster.Offset
-	held *hosted // has it open
+	log   Log
+	hw    cluster.Offset
+	wiped bool    // the disk was replaced
+	held  *hosted // has it open
 }
 
 // log is a partition's log, open or not.
@@ -64,9 +67,8 @@ func (b *broker) start() {
 		b.metadata[p] = cluster.LeaderAndISR{Leader: cluster.NoBroker, LeaderEpoch: cluster.NoLeaderEpoch}
 	}
 	b.toController, b.proposals, b.altering, b.stopping = nil, nil, false, false
-	if b.power {
-		b.recover()
-	}
+	b.startedUncleanly, b.unclean = b.unclean, true
+	b.recover()
 	b.w.say("b%d starts", b.id)
 	b.open()
 	b.w.after(b.node, b.w.cfg.MaxLag/2, b.tick)
@@ -74,20 +76,27 @@ func (b *broker) start() {
 	b.w.after(b.node, b.w.luck.between(0, 5*time.Second), b.checkpoint)
 }
 
-// recover is what a start finds after a loss of power.
+// recover is what a start finds after a loss of power, or on another disk.
 func (b *broker) recover() {
-	b.power = false
 	for p := range b.disk {
 		d := &b.disk[p]
-		lost := int(d.log.LEO() - d.log.Synced())
-		keep := d.log.Synced() + cluster.Offset(b.w.luck.below(lost+1))
+		keep := d.log.LEO()
+		switch {
+		case d.wiped:
+			d.log.synced, keep = 0, 0
+		case b.power:
+			lost := int(keep - d.log.Synced())
+			keep = d.log.Synced() + cluster.Offset(b.w.luck.below(lost+1))
+		}
 		if keep < d.log.LEO() {
 			b.w.say("b%d lost t-%d from %d to %d", b.id, p, keep, d.log.LEO())
-			b.w.check.lost(b.id, int32(p), keep, d.log.LEO(), d.log.LatestEpoch())
+			b.w.check.lost(b.id, int32(p), d.log.LEO(), d.log.LatestEpoch())
 			d.log = d.log.Crashed(keep)
 			d.hw = min(d.hw, keep)
 		}
+		d.wiped = false
 	}
+	b.power = false
 }
 
 // die ends the process; what it has written is with the disk, and with a loss
@@ -350,26 +359,24 @@ func (b *broker) lead(lp controller.LeaderAndISRPartition) int16 {
 		h.State.EligibleChanged(b.live, b.w.pnow())
 		b.replicas[lp.Partition], d.held = h, h
 	}
-	if lp.State.LeaderEpoch <= h.State.LeaderEpoch() {
-		return codeStaleController
-	}
-	before := h.Log.LEO()
-	b.w.say("b%d t-%d: leader %d epoch %d ISR %v", b.id, lp.Partition, lp.State.Leader, lp.State.LeaderEpoch, lp.State.ISR)
 	if lp.State.Leader == b.id {
-		h.unfollow()
-		b.w.check.leads(h, lp.State)
 		e, err := h.Lead(lp.State, lp.Assignment, b.w.pnow())
 		if err != nil {
-			panic(err)
+			return codeStaleController
 		}
+		b.w.say("b%d t-%d: leads epoch %d with ISR %v", b.id, lp.Partition, lp.State.LeaderEpoch, lp.State.ISR)
+		h.unfollow()
+		h.fetchers = map[cluster.BrokerID]cluster.BrokerEpoch{}
+		b.w.check.leads(h, lp.State)
 		h.after(e)
 		h.roleChanged()
 		return 0
 	}
-	hw := h.State.HW()
+	before, hw := h.Log.LEO(), h.State.HW()
 	if err := h.Follow(lp.State, lp.Assignment); err != nil {
-		panic(err)
+		return codeStaleController
 	}
+	b.w.say("b%d t-%d: follows %d in epoch %d", b.id, lp.Partition, lp.State.Leader, lp.State.LeaderEpoch)
 	if h.Log.LEO() < before {
 		b.w.check.truncated(h)
 	}
@@ -420,7 +427,8 @@ func (b *broker) sendAlter(p int32, h *hosted, prop partition.Proposal) {
 	if b.toController == nil || b.toController.to != to.node {
 		b.toController = &line{from: b.node, to: to.node}
 	}
-	a := controller.Alter{Partition: tp(p), Sender: b.id, LeaderEpoch: prop.LeaderEpoch, ISR: prop.ISR, Version: prop.ZKVersion}
+	a := controller.Alter{Partition: tp(p), Sender: b.id, LeaderEpoch: prop.LeaderEpoch, ISR: prop.ISR, Version: prop.ZKVersion,
+		Epochs: h.incarnations(prop.ISR)}
 	epoch := b.epoch
 	if b.w.cfg.variant == SettledAtOnce {
 		h.after(h.State.ISRSettled(prop, partition.Accepted, cluster.LeaderAndISR{Leader: b.id, LeaderEpoch: prop.LeaderEpoch,

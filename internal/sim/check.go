@@ -56,6 +56,7 @@ type written struct {
 type loss struct {
 	to    cluster.Offset
 	epoch cluster.LeaderEpoch
+	life  int // the first incarnation that runs without it
 }
 
 func newCheck(w *World) *check {
@@ -77,9 +78,6 @@ func (c *check) fail(invariant, format string, args ...any) {
 // excuse stops the checks of a partition: what was lost is beyond what the
 // protocol protects.
 func (c *check) excuse(p int32, why string) {
-	if c.w.cfg.Strict {
-		return
-	}
 	if pc := c.parts[p]; pc.excused == "" {
 		pc.excused = why
 		c.excused[why]++
@@ -90,12 +88,12 @@ func (c *check) excuse(p int32, why string) {
 func (c *check) off(p int32) bool { return c.parts[p].excused != "" }
 
 // lost notes that a broker's disk lost the end of a log.
-func (c *check) lost(b cluster.BrokerID, p int32, from, to cluster.Offset, epoch cluster.LeaderEpoch) {
+func (c *check) lost(b cluster.BrokerID, p int32, to cluster.Offset, epoch cluster.LeaderEpoch) {
 	pc := c.parts[p]
 	if old, ok := pc.lost[b]; ok {
 		to, epoch = max(to, old.to), max(epoch, old.epoch)
 	}
-	pc.lost[b] = loss{to, epoch}
+	pc.lost[b] = loss{to, epoch, c.w.broker(b).node.life}
 }
 
 // stepped: TypeOk after each step of a replica.
@@ -155,7 +153,7 @@ func (c *check) madeGood(h *hosted) {
 
 // hwMoved: ValidHighWatermark, StrongIsr, CommittedNeverLost, HwMonotone.
 func (c *check) hwMoved(h *hosted, from, to cluster.Offset) {
-	if c.off(h.p) {
+	if c.off(h.p) || c.found != nil {
 		return
 	}
 	pc, leads := c.parts[h.p], h.State.Role() == partition.Leader
@@ -209,15 +207,49 @@ func (c *check) has(id cluster.BrokerID, p int32, o cluster.Offset, rec Record, 
 	}
 }
 
-// lostCommitted is a violation, unless the broker's disk lost it with the power.
+// lostCommitted is a violation, unless the broker's disk lost it with the power:
+// then it is one when the broker is elected or joins the ISR.
 func (c *check) lostCommitted(id cluster.BrokerID, p int32, invariant, format string, args ...any) {
-	if _, tainted := c.parts[p].lost[id]; tainted {
-		c.excuse(p, "a member of the ISR lost its tail")
-		if c.off(p) {
+	if _, tainted := c.parts[p].lost[id]; !tainted {
+		c.fail(invariant, "b%d t-%d: "+format, append([]any{id, p}, args...)...)
+	}
+}
+
+// lacks reports whether a broker, as it is registered, has less than what is
+// committed because its disk lost it.
+func (c *check) lacks(id cluster.BrokerID, p int32) bool {
+	l, tainted := c.parts[p].lost[id]
+	r, registered := c.w.store.brokers[id]
+	return tainted && registered && r.life >= l.life && !c.whole(id, p)
+}
+
+// whole reports whether a broker has all that is committed.
+func (c *check) whole(id cluster.BrokerID, p int32) bool {
+	l, ledger := c.w.broker(id).log(p), c.parts[p].ledger
+	return int(l.LEO()) >= len(ledger) && slices.Equal(l.records[:len(ledger)], ledger)
+}
+
+// chosen: a leader that lost what was committed is a violation if another member
+// of the ISR was there that has it, had registered before, so that a controller
+// that knows of the one knows of the other, and did not come back from an unclean
+// death itself. If there is none, all members have died: more than replication
+// protects from.
+func (c *check) chosen(id cluster.BrokerID, p int32, from cluster.LeaderAndISR) {
+	if !c.lacks(id, p) || c.off(p) {
+		return
+	}
+	for _, other := range from.ISR {
+		r, live := c.w.store.brokers[other]
+		if (c.w.cfg.Strict || id != from.Leader) && live && other != id && !r.unclean && r.epoch < c.w.store.brokers[id].epoch && c.whole(other, p) {
+			c.fail("NeedlessLoss", "t-%d: b%d was elected, whose disk lost committed records; b%d has them", p, id, other)
 			return
 		}
 	}
-	c.fail(invariant, "b%d t-%d: "+format, append([]any{id, p}, args...)...)
+	if id == from.Leader {
+		c.excuse(p, "a leader that restarted unseen lost its tail and stays the leader")
+		return
+	}
+	c.excuse(p, "every member of the ISR has died, and the one elected lost its tail")
 }
 
 // truncated: what is committed stays on every member of the ISR.
@@ -257,13 +289,21 @@ func (c *check) stateWritten(p int32, old cluster.LeaderAndISR, existed bool, is
 		c.fail("EpochMonotone", "t-%d: leader %d of epoch %d by controller %d after leader %d of epoch %d by controller %d", p,
 			is.Leader, is.LeaderEpoch, is.ControllerEpoch, old.Leader, old.LeaderEpoch, old.ControllerEpoch)
 	}
+	if is.Recovery == cluster.Recovering && is.LeaderEpoch > old.LeaderEpoch && !c.whole(is.Leader, p) {
+		c.excuse(p, "elected uncleanly by the operator, after a loss of power")
+	}
 	for _, id := range is.ISR {
-		if !slices.Contains(old.ISR, id) {
-			c.prefix(id, p, "StrongIsr", "joined the ISR")
+		if slices.Contains(old.ISR, id) {
+			continue
+		}
+		c.prefix(id, p, "StrongIsr", "joined the ISR")
+		if c.lacks(id, p) && !c.off(p) {
+			c.fail("StrongIsr", "t-%d: b%d joined the ISR, and its disk has lost since what it had caught up with", p, id)
 		}
 	}
 	if is.Leader != cluster.NoBroker && is.LeaderEpoch > old.LeaderEpoch {
 		c.prefix(is.Leader, p, "CommittedNeverLost", "was elected")
+		c.chosen(is.Leader, p, old)
 	}
 }
 
@@ -282,9 +322,13 @@ func (c *check) leads(h *hosted, l cluster.LeaderAndISR) {
 		c.fail("SingleLeaderPerEpoch", "t-%d: b%d and b%d lead epoch %d", h.p, was, h.b.id, l.LeaderEpoch)
 	}
 	pc.leaders[l.LeaderEpoch] = h.b.id
-	if loss, ok := pc.lost[h.b.id]; ok && l.LeaderEpoch <= loss.epoch {
-		c.excuse(h.p, "a leader lost its tail and leads on in the same epoch")
+	if loss, ok := pc.lost[h.b.id]; ok && l.LeaderEpoch <= loss.epoch && !c.off(h.p) {
+		if c.w.cfg.Strict {
+			c.fail("LogMatching", "t-%d: b%d lost records of epoch %d, and leads epoch %d", h.p, h.b.id, loss.epoch, l.LeaderEpoch)
+		}
+		c.excuse(h.p, "a leader that restarted unseen lost its tail and stays the leader")
 	}
+	c.chosen(h.b.id, h.p, c.w.store.states[h.p])
 	if c.w.store.states[h.p].LeaderEpoch == l.LeaderEpoch { // not told of it too late
 		c.prefix(h.b.id, h.p, "CommittedNeverLost", "leads")
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/kbroker/kbroker/cluster"
+	"github.com/kbroker/kbroker/controller"
 )
 
 // FaultKind is a kind of mishap.
@@ -136,9 +137,25 @@ func (w *World) happen(f Fault) {
 		w.store.controllerChanged()
 	case Preferred:
 		if c := w.store.controller; c != nil {
-			w.broker(c.id).elect()
+			w.broker(c.id).elect(controller.PreferredElection)
 		}
 	}
+}
+
+// maybeFlip takes the leadership away soon after an append: the leader lives on,
+// and learns of it later than others.
+func (w *World) maybeFlip(h *hosted) {
+	if w.healed || !w.luck.once(w.cfg.FlipOnceIn) {
+		return
+	}
+	f := Fault{Kind: EndSession, A: int(h.b.id)}
+	if w.luck.once(3) {
+		f.Kind = Preferred
+	}
+	w.queue.push(w.now+w.luck.between(0, 10*time.Millisecond), func() {
+		f.At = w.now
+		w.happen(f)
+	})
 }
 
 func (w *World) cutBoth(a, b int, d time.Duration) {
@@ -167,10 +184,7 @@ func (w *World) startLater(b *broker, d time.Duration) {
 func (b *broker) wipe() {
 	b.w.say("b%d gets an empty disk", b.id)
 	for p := range b.disk {
-		if l := &b.disk[p].log; l.LEO() > 0 {
-			b.w.check.lost(b.id, int32(p), 0, l.LEO(), l.LatestEpoch())
-		}
-		b.disk[p] = diskLog{}
+		b.disk[p].wiped = true
 	}
 }
 
@@ -207,6 +221,7 @@ func (b *broker) stop(tries int, down time.Duration) {
 
 func (b *broker) exit(down time.Duration) {
 	b.w.say("b%d stops", b.id)
+	b.unclean = false
 	b.checkpointNow()
 	for _, h := range b.replicas {
 		if h != nil {
@@ -236,6 +251,9 @@ func Draw(seed uint64) Config {
 	}
 	if l.once(2) {
 		c.HoldOnceIn, c.HoldFor = 20+l.below(1000), time.Duration(1+l.below(12))*time.Second
+	}
+	if l.once(3) {
+		c.FlipOnceIn = 5 + l.below(40)
 	}
 	var kinds []FaultKind
 	for k := range faultKinds {

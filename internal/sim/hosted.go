@@ -15,6 +15,10 @@ type hosted struct {
 	b *broker
 	p int32
 
+	// As leader: the incarnation under which each follower fetched last in this
+	// epoch.
+	fetchers map[cluster.BrokerID]cluster.BrokerEpoch
+
 	parked []*parkedFetch
 	writes []pendingWrite
 
@@ -111,8 +115,27 @@ func (h *hosted) serve(f Fetch) Fetched {
 	return a
 }
 
+// incarnations are those of an ISR's members as they fetched; NoBrokerEpoch for
+// one that did not in this epoch.
+func (h *hosted) incarnations(isr []cluster.BrokerID) []cluster.BrokerEpoch {
+	out := make([]cluster.BrokerEpoch, len(isr))
+	for i, id := range isr {
+		out[i] = cluster.NoBrokerEpoch
+		if e, ok := h.fetchers[id]; ok && h.bug != NoMemberEpochs {
+			out[i] = e
+		}
+		if id == h.b.id {
+			out[i] = h.b.epoch
+		}
+	}
+	return out
+}
+
 // fetch answers a follower, now or later.
-func (h *hosted) fetch(f Fetch, reply func(Fetched)) {
+func (h *hosted) fetch(f Fetch, from cluster.BrokerEpoch, reply func(Fetched)) {
+	if h.State.CheckLeader(f.Current) == nil {
+		h.fetchers[f.From] = from
+	}
 	a := h.serve(f)
 	if !a.Waits() {
 		reply(a)
@@ -139,6 +162,7 @@ func (h *hosted) produce(id int32, acksAll bool, reply func(cluster.Offset, erro
 	}
 	h.b.w.say("b%d t-%d: record %d at %d in epoch %d", h.b.id, h.p, id, at, h.State.LeaderEpoch())
 	h.b.w.check.appended(h, at)
+	h.b.w.maybeFlip(h)
 	if acksAll {
 		h.writes = append(h.writes, pendingWrite{at, func(err error) { reply(at, err) }})
 	}
@@ -167,12 +191,12 @@ func (h *hosted) fetchNext(turn int) {
 	if h.turn != turn {
 		return
 	}
-	f, w := h.NextFetch(), h.b.w
+	f, w, mine := h.NextFetch(), h.b.w, h.b.epoch
 	to := w.brokers[h.leader.to.id-1]
 	w.call(h.leader, 2*time.Second, func(reply func(func())) {
 		answer := func(a Fetched) { reply(func() { h.fetched(turn, f, a) }) }
 		if r := to.replicas[h.p]; r != nil {
-			r.fetch(f, answer)
+			r.fetch(f, mine, answer)
 		} else {
 			answer(Fetched{Err: ErrUnknownPartition})
 		}

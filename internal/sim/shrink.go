@@ -19,6 +19,7 @@ func Minimise(cfg Config, tries int) (Config, Result) {
 		for _, simpler := range []func(*Config){
 			func(c *Config) { c.LoseOnceIn = 0 },
 			func(c *Config) { c.HoldOnceIn = 0 },
+			func(c *Config) { c.FlipOnceIn = 0 },
 			func(c *Config) { c.Clients = 1 },
 			func(c *Config) { c.Partitions = 1 },
 			func(c *Config) { c.Brokers = max(3, c.Replicas) },
@@ -56,7 +57,7 @@ func (s *shrinker) try(change func(*Config)) bool {
 }
 
 func same(a, b Config) bool {
-	return a.LoseOnceIn == b.LoseOnceIn && a.HoldOnceIn == b.HoldOnceIn && a.Clients == b.Clients && a.Partitions == b.Partitions &&
+	return a.LoseOnceIn == b.LoseOnceIn && a.HoldOnceIn == b.HoldOnceIn && a.FlipOnceIn == b.FlipOnceIn && a.Clients == b.Clients && a.Partitions == b.Partitions &&
 		a.Brokers == b.Brokers && a.Faulty == b.Faulty && slices.Equal(a.Faults, b.Faults)
 }
 

@@ -34,6 +34,8 @@ type session struct {
 type registration struct {
 	session int
 	epoch   cluster.BrokerEpoch
+	unclean bool
+	life    int
 }
 
 type incumbent struct {
@@ -118,7 +120,7 @@ func (s *store) register(id int, b *broker) (cluster.BrokerEpoch, bool) {
 		return r.epoch, r.session == id
 	}
 	s.zxid++
-	s.brokers[b.id] = registration{id, s.zxid}
+	s.brokers[b.id] = registration{id, s.zxid, b.startedUncleanly, b.node.life}
 	s.brokersChanged()
 	return s.zxid, true
 }
@@ -256,7 +258,7 @@ func (s *store) registered() []controller.Broker {
 	var out []controller.Broker
 	for _, b := range s.w.brokers {
 		if r, ok := s.brokers[b.id]; ok {
-			out = append(out, controller.Broker{ID: b.id, Epoch: r.epoch,
+			out = append(out, controller.Broker{ID: b.id, Epoch: r.epoch, Unclean: r.unclean,
 				Endpoints: []controller.Endpoint{{Listener: listener, Host: "h", Port: int32(b.id)}}})
 		}
 	}

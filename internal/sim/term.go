@@ -116,7 +116,7 @@ func (t *term) step() {
 		t.matchSenders()
 		plan := controller.DecideFor(t.im, t.im.TakeDirty(), nil)
 		for _, name := range plan.Asks {
-			t.im.ConfigRead(name, controller.TopicConfig{MinISR: 1})
+			t.im.ConfigRead(name, controller.TopicConfig{MinISR: t.b.w.cfg.MinISR})
 		}
 		t.b.w.check.image(t.im)
 		if len(plan.Writes) > 0 {
@@ -341,17 +341,19 @@ func (b *broker) shutDown(id cluster.BrokerID, epoch cluster.BrokerEpoch, reply 
 	})
 }
 
-// elect asks for a preferred election of everything.
-func (b *broker) elect() {
+// elect asks for an election of some partitions, of all where none is named.
+func (b *broker) elect(kind controller.Election, partitions ...int32) {
 	t := b.term
 	if t == nil {
 		return
 	}
 	t.later(func() {
-		var all []cluster.TopicPartition
+		var list []cluster.TopicPartition
 		for p := range b.w.assignments {
-			all = append(all, tp(int32(p)))
+			if len(partitions) == 0 || slices.Contains(partitions, int32(p)) {
+				list = append(list, tp(int32(p)))
+			}
 		}
-		t.im.Elect(controller.PreferredElection, all)
+		t.im.Elect(kind, list)
 	})
 }

@@ -2,9 +2,11 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kbroker/kbroker/cluster"
+	"github.com/kbroker/kbroker/controller"
 	"github.com/kbroker/kbroker/partition"
 )
 
@@ -23,10 +25,11 @@ type Config struct {
 	LoseOnceIn     int // messages; 0: none is lost by chance
 	HoldOnceIn     int // messages that are held up, and all behind them
 	HoldFor        time.Duration
+	FlipOnceIn     int // appends after which the leadership moves; 0: none
 	Faults         []Fault
-	// Strict: what a loss of power may cost by the rules of 3.9 is a violation.
-	Strict bool
-
+	// Strict: a leader that restarted and lost its tail while no controller looked
+	// has to give way to a member that did not, or at least lead in a new epoch.
+	Strict  bool
 	variant Variant
 }
 
@@ -202,6 +205,12 @@ func (w *World) unwell() string {
 		b := w.broker(s.Leader)
 		switch {
 		case !ok || b == nil:
+			if s.History != nil && slices.Contains(s.History.Joined, cluster.RestartedUncleanly) {
+				// Offline until the operator decides: nothing is lost by itself.
+				if c := w.store.controller; c != nil && w.now > w.cfg.Faulty+10*time.Second {
+					w.broker(c.id).elect(controller.UncleanElection, int32(p))
+				}
+			}
 			return fmt.Sprintf("t-%d: nobody leads (%+v)", p, s)
 		case len(s.ISR) != len(a.Replicas):
 			return fmt.Sprintf("t-%d: ISR %v of %v", p, s.ISR, a.Replicas)
