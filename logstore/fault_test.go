@@ -336,7 +336,7 @@ func crashScript(r *rig) *ledger {
 	}
 	m := modelLog{}
 	m.add(g.acked)
-	m.cut(14)
+	m.cut(14, 0)
 	g.acked, g.unsure = nil, false
 	for _, b := range m.batches {
 		g.acked = append(g.acked, b.raw...)

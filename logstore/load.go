@@ -406,7 +406,7 @@ func (l *Log) settleEpochs(ld *loading, start, leo int64) error {
 	if err != nil {
 		return err
 	}
-	at, known := l.epochs.EpochAt(cluster.Offset(last.base))
+	at, known := l.epochs.EpochAt(cluster.Offset(last.last))
 	rebuild := last.epoch >= 0 && (ld.epochsLost || !known || at != last.epoch)
 	if !rebuild && ld.recovered && last.epoch >= 0 {
 		// After a crash the start may be an older one than the history was

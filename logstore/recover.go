@@ -209,16 +209,13 @@ func (l *Log) deleteFrom(i int) error {
 }
 
 // sawEpoch brings the history of leader epochs in line with a batch. The file
-// may be older than the log: an epoch of another history, which was cut off, may
-// stand in it at another offset. Where it agrees it is kept: it knows where an
-// epoch began even if compaction took its first batches.
+// may be older than the log: an epoch without records, or of another history,
+// which was cut off, may stand in it before, within or behind the batch.
 func (l *Log) sawEpoch(e *entry) {
 	if e.magic < record.MagicV2 {
 		return
 	}
-	if at, ok := l.epochs.EpochAt(cluster.Offset(e.base)); !ok || at != e.epoch {
-		l.epochs, _ = l.epochs.Assign(e.epoch, cluster.Offset(e.base))
-	}
+	l.epochs = l.epochs.Found(e.epoch, cluster.Offset(e.base), cluster.Offset(e.last))
 }
 
 // loadProducers makes producer state known after a clean stop: from the

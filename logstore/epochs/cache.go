@@ -90,6 +90,25 @@ func (c Cache) Saw(epoch cluster.LeaderEpoch, base cluster.Offset) (Cache, bool)
 	return c.Assign(epoch, base)
 }
 
+// Found brings the history in line with a batch of epoch that holds base..last,
+// found in the log. Where they agree nothing changes: the history knows where an
+// epoch began even if compaction took its first batches. Otherwise entries of
+// newer epochs go, and those that begin after base; an epoch that began earlier
+// goes on, which Assign does not assume.
+func (c Cache) Found(epoch cluster.LeaderEpoch, base, last cluster.Offset) Cache {
+	if e, ok := c.EpochAt(base); ok && e == epoch {
+		if e, _ = c.EpochAt(last); e == epoch {
+			return c
+		}
+	}
+	n := len(c.entries)
+	for n > 0 && (c.entries[n-1].Epoch > epoch || c.entries[n-1].Start > base) {
+		n--
+	}
+	c, _ = Cache{c.entries[:n:n]}.Assign(epoch, base)
+	return c
+}
+
 // EndOffsetFor answers where the requested epoch ends in a log that ends at
 // leo, as OffsetForLeaderEpoch defines it: the largest known epoch not above the
 // requested one, and the start of the next known epoch above it, or leo for the

@@ -84,6 +84,34 @@ func TestBecomeLeaderWithoutData(t *testing.T) {
 	}
 }
 
+// TestFoundBatches: what a batch says counts more than what the file does, which
+// may know epochs that a leader began and never wrote a record of.
+func TestFoundBatches(t *testing.T) {
+	const all = "2:0,4:50,5:100,6:110"
+	c := of(Entry{2, 0}, Entry{4, 50}, Entry{5, 100}, Entry{6, 110})
+	for _, x := range []struct {
+		epoch      cluster.LeaderEpoch
+		base, last cluster.Offset
+		want       string
+	}{
+		{2, 0, 49, all}, {4, 50, 60, all}, {4, 60, 99, all}, {6, 115, 120, all},
+		{4, 100, 101, "2:0,4:50"}, // 4 went on, there was no 5
+		{4, 95, 100, "2:0,4:50"},  // the same, within the batch
+		{4, 95, 300, "2:0,4:50"},
+		{4, 45, 55, "2:0,4:45"},
+		{2, 50, 51, "2:0"},
+		{3, 100, 101, "2:0,3:100"}, // and no 4
+		{5, 115, 116, "2:0,4:50,5:100"},
+		{7, 100, 101, "2:0,4:50,7:100"},
+		{7, 105, 120, "2:0,4:50,5:100,7:105"},
+		{1, 0, 1, "1:0"},
+	} {
+		if got := c.Found(x.epoch, x.base, x.last); show(got) != x.want || got.Check() != nil {
+			t.Errorf("epoch %d at %d..%d: %s %v, want %s", x.epoch, x.base, x.last, show(got), got.Check(), x.want)
+		}
+	}
+}
+
 func TestSawRebuilds(t *testing.T) {
 	var c Cache
 	for off, epoch := range []cluster.LeaderEpoch{-1, 0, 0, 2, 1, 2, 5} {
