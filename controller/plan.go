@@ -221,6 +221,26 @@ func (im *Image) Due() []cluster.BrokerID {
 	return ids
 }
 
+// Settled reports whether every live broker has acknowledged all that is due to
+// it. It drops from the candidates those for which nothing is.
+func (im *Image) Settled() bool {
+	settled := true
+	for _, id := range im.Due() {
+		b := im.brokers[id]
+		for p := range b.due {
+			if im.held(p) || im.duty(b, p) != noDuty {
+				settled = false
+			} else {
+				im.done(b, p)
+			}
+		}
+		if im.brokersSeq > b.brokersAcked || im.meta.tail != nil && im.meta.tail.metaSeq > b.metaAcked {
+			settled = false
+		}
+	}
+	return settled
+}
+
 // DecideFor is the part of Decide's plan that is about the scope's topics and
 // partitions, and the sends to the brokers named.
 func DecideFor(im *Image, s Scope, brokers []cluster.BrokerID) Plan {

@@ -106,7 +106,9 @@ func (w *world) run(steps int) error {
 		if err := w.round(false); err != nil {
 			return err
 		}
-		if Decide(w.im).Empty() {
+		if empty := Decide(w.im).Empty(); empty != w.im.Settled() && empty {
+			return w.fail("nothing is due, but not all is acknowledged")
+		} else if empty {
 			return w.converged()
 		}
 	}

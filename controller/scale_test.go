@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 
 	"github.com/kbroker/kbroker/cluster"
@@ -74,7 +75,7 @@ func TestScale(t *testing.T) {
 	if plan.Sends[2].UpdateMetadata == nil || plan.Sends[2].UpdateMetadata != plan.Sends[59].UpdateMetadata {
 		t.Fatal("UpdateMetadata is not shared")
 	}
-	if DecideFor(im, im.TakeDirty(), im.Due()).text() != plan.text() {
+	if !reflect.DeepEqual(DecideFor(im, im.TakeDirty(), im.Due()), plan) {
 		t.Fatal("what is due, when it is nearly everything, differs from everything")
 	}
 	acknowledge(im)

@@ -221,4 +221,10 @@ func TestControlledShutdownRefusals(t *testing.T) {
 	if st := stateOf(t, f.session(), tpOf("a", 0)); st.Leader != 1 || st.LeaderEpoch != 0 {
 		t.Errorf("%+v", st)
 	}
+	// What it keeps is not waited for.
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := l.AwaitAcknowledged(ctx); err != nil {
+		t.Error(err)
+	}
 }

@@ -15,7 +15,7 @@ func (l *Loop) AwaitAcknowledged(ctx context.Context) error {
 	for {
 		due := true
 		err := l.do(ctx, func(t *term) error {
-			due = len(t.im.Due()) > 0
+			due = !t.im.Settled()
 			return nil
 		})
 		if err != nil || !due {
