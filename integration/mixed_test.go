@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,43 +23,60 @@ const (
 	electionCommand = "org.apache.kafka.tools.LeaderElectionCommand"
 )
 
-// reassign moves every partition of a topic to the given replicas with Kafka's
-// command and waits until it says that this is done.
-func (c *cluster) reassign(t testing.TB, topic string, replicas ...[]int) {
+// reassignPlan writes what Kafka's command for reassignments reads.
+func reassignPlan(t testing.TB, topic string, replicas ...[]int) (path string) {
 	t.Helper()
-	type part struct {
-		Topic     string `json:"topic"`
-		Partition int    `json:"partition"`
-		Replicas  []int  `json:"replicas"`
-	}
-	var parts []part
+	var parts []map[string]any
 	for p, r := range replicas {
-		parts = append(parts, part{topic, p, r})
+		parts = append(parts, map[string]any{"topic": topic, "partition": p, "replicas": r})
 	}
 	raw, err := json.Marshal(map[string]any{"version": 1, "partitions": parts})
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(tempDir(t, "reassign"), "plan.json")
+	path = filepath.Join(tempDir(t, "reassign"), "plan.json")
 	writeFile(t, path, string(raw))
-	out := tool(t, reassignCommand, "--bootstrap-server", c.bootstrap(), "--reassignment-json-file", path, "--execute")
+	return path
+}
+
+// startReassigning asks a broker for new replicas of every partition with Kafka's
+// command.
+func startReassigning(t testing.TB, bootstrap, topic string, replicas ...[]int) (plan string) {
+	t.Helper()
+	plan = reassignPlan(t, topic, replicas...)
+	out := tool(t, reassignCommand, "--bootstrap-server", bootstrap, "--reassignment-json-file", plan, "--execute")
 	if !strings.Contains(out, "Successfully started partition reassignment") {
 		t.Fatalf("reassign: %s", out)
 	}
+	return plan
+}
+
+// reassign moves every partition of a topic and waits until Kafka's command says
+// that this is done.
+func (c *cluster) reassign(t testing.TB, topic string, replicas ...[]int) {
+	t.Helper()
+	plan := startReassigning(t, c.bootstrap(), topic, replicas...)
 	eventually(t, time.Minute, "the reassignment is complete", func() error {
-		out := tool(t, reassignCommand, "--bootstrap-server", c.bootstrap(), "--reassignment-json-file", path, "--verify")
-		if n := strings.Count(out, " is completed."); n != len(parts) {
-			return fmt.Errorf("%d of %d: %s", n, len(parts), out)
+		out := tool(t, reassignCommand, "--bootstrap-server", c.bootstrap(), "--reassignment-json-file", plan, "--verify")
+		if n := strings.Count(out, " is completed."); n != len(replicas) {
+			return fmt.Errorf("%d of %d: %s", n, len(replicas), out)
 		}
 		return nil
 	})
-	c.awaitPartitions(t, topic, len(replicas), func(p kmsg.MetadataResponseTopicPartition, _ state) error {
-		if got, want := fmt.Sprint(p.Replicas), fmt.Sprint(replicas[p.Partition]); got != want {
-			return fmt.Errorf("replicas %s, want %s", got, want)
-		}
-		return nil
-	})
+	c.awaitReplicas(t, topic, replicas...)
 	c.step(t, "%s is reassigned", topic)
+}
+
+// awaitReplicas waits until the replicas of each partition are the given ones, in
+// that order, all of them in the ISR.
+func (c *cluster) awaitReplicas(t testing.TB, topic string, replicas ...[]int) {
+	t.Helper()
+	c.awaitPartitions(t, topic, len(replicas), func(p kmsg.MetadataResponseTopicPartition, s state) error {
+		if got, want := fmt.Sprint(p.Replicas), fmt.Sprint(replicas[p.Partition]); got != want || len(s.ISR) != len(p.Replicas) {
+			return fmt.Errorf("replicas %s, ISR %v, want %s", got, s.ISR, want)
+		}
+		return nil
+	})
 }
 
 // electPreferred runs Kafka's command for preferred leaders of a topic.
@@ -173,6 +192,68 @@ func TestMixedKbrokerControls(t *testing.T) {
 		t.Errorf("the controller is %d (%v), want 1 throughout", now, err)
 	}
 	l.finish(t)
+}
+
+// Under a kbroker controller Kafka's command moves partitions of a topic under
+// load from broker to broker, of either kind; the replicas that are left go. One
+// move whose target stands still is listed, and taken back.
+func TestMixedKbrokerReassigns(t *testing.T) {
+	slow(t)
+	c := newCluster(t, kbroker, kafka, kafka)
+	for _, b := range c.brokers {
+		b.props["zookeeper.session.timeout.ms"] = "30000"
+	}
+	c.start(t, c.ids()...)
+	c.makeController(t, 1)
+	topic := topicName(t)
+	c.createTopic(t, topic, 2, 2)
+	tail := newTail(t, c, topic, 2)
+	ledgers := []*ledger{newLedger(t, c, topic, 2, true), newLedger(t, c, topic, 2, false)}
+	flows := func() {
+		t.Helper()
+		for _, l := range ledgers {
+			l.flows(t, 20)
+		}
+	}
+	for _, replicas := range [][][]int{{{1, 2}, {2, 3}}, {{2, 3}, {3, 1}}, {{3, 1}, {1, 2}}} {
+		c.reassign(t, topic, replicas...)
+		flows()
+		// What is left goes.
+		for p, r := range replicas {
+			left := 6 - r[0] - r[1] // the one of 1, 2 and 3 that has no replica
+			eventually(t, waitMetadata, fmt.Sprintf("broker %d keeps nothing of partition %d", left, p), func() error {
+				if _, err := os.Stat(c.broker(left).partitionDir(topic, int32(p))); !errors.Is(err, fs.ErrNotExist) {
+					return fmt.Errorf("its directory: %v", err)
+				}
+				return nil
+			})
+		}
+	}
+	c.electPreferred(t, topic, 3, 1)
+
+	c.broker(2).proc.signal(stopSignal)
+	plan := startReassigning(t, c.broker(1).addr(), topic, []int{3, 2}, []int{1, 3})
+	eventually(t, waitMetadata, "one partition has moved, one waits", func() error {
+		out := tool(t, reassignCommand, "--bootstrap-server", c.broker(1).addr(), "--list")
+		if strings.Count(out, topic) != 1 || !strings.Contains(out, topic+"-0: replicas: 3,2,1. adding: 2. removing: 1.") {
+			return fmt.Errorf("%s", out)
+		}
+		return nil
+	})
+	out := tool(t, reassignCommand, "--bootstrap-server", c.broker(1).addr(), "--reassignment-json-file", plan, "--cancel", "--preserve-throttles") // else it wants broker 2
+	wantMatch(t, "cancel", out, "Successfully cancelled partition reassignment for: "+topic+"-0")
+	c.broker(2).proc.signal(continueSignal)
+	c.awaitReplicas(t, topic, []int{3, 1}, []int{1, 3})
+	c.step(t, "a move was taken back")
+	flows()
+
+	for _, l := range ledgers {
+		l.stop(t)
+	}
+	values := c.checkLedgers(t, ledgers...)
+	tail.wants(t, values)
+	c.stop(t, 2, 3, 1)
+	c.wantReplicasEqual(t, topic, []int{len(values[0]), len(values[1])}, 1, 3)
 }
 
 func isrOf(n int) func(kmsg.MetadataResponseTopicPartition, state) error {
