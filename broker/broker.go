@@ -119,11 +119,10 @@ func (b *Broker) openStore(ctx context.Context) error {
 		// Beside the logs as plain files, which Apache Kafka passes over.
 		b.store, err = embedded.Open(b.static.LogDirs[0], embedded.Options{Logger: b.o.Logger, Clock: b.o.Clock})
 	default:
-		b.store, err = zkclient.Open(zkclient.Options{
-			Connect: b.static.ZooKeeperConnect, SessionTimeout: b.static.ZooKeeperSessionTimeout,
-			ConnectionTimeout: b.static.ZooKeeperConnectionTimeout, SetACL: b.static.ZooKeeperSetACL,
-			Logger: b.o.Logger, Clock: b.o.Clock,
-		})
+		var o zkclient.Options
+		if o, err = zooKeeperOptions(b.static, b.o.Clock, b.o.Logger); err == nil {
+			b.store, err = zkclient.Open(o)
+		}
 	}
 	if err != nil {
 		return err
@@ -132,8 +131,7 @@ func (b *Broker) openStore(ctx context.Context) error {
 	defer cancel()
 	s, err := b.store.Wait(waitCtx)
 	if err != nil {
-		return fmt.Errorf("no session with ZooKeeper at %s within %v (zookeeper.connection.timeout.ms): %w",
-			b.static.ZooKeeperConnect, b.static.ZooKeeperConnectionTimeout, err)
+		return noSession(b.static, err)
 	}
 	return zkmeta.EnsurePersistentPaths(ctx, s)
 }
@@ -276,6 +274,7 @@ func (b *Broker) contend(context.Context) error {
 		Store: b.store, Self: b.id, Listener: listener, InterBrokerListener: c.InterBrokerListener,
 		Client:          client.Options{ClientID: strconv.Itoa(int(b.id)), RequestTimeout: c.ControllerSocketTimeout, Clock: b.o.Clock},
 		UncleanElection: func() bool { return b.configs.Broker().TopicDefaults().UncleanElection },
+		MinISR:          func() int { return int(b.configs.Broker().TopicDefaults().MinInSyncReplicas) },
 		DeletionOff:     !c.DeleteTopicEnable,
 		RebalanceEvery:  rebalanceEvery(c), RebalancePercentage: int(c.LeaderRebalancePercentage),
 		Ineligible: !c.ControllerEligible, Clock: b.o.Clock, Logger: b.o.Logger,

@@ -98,6 +98,8 @@ type Broker struct {
 	ZooKeeperSessionTimeout    time.Duration // zookeeper.session.timeout.ms
 	ZooKeeperConnectionTimeout time.Duration // zookeeper.connection.timeout.ms, or the session's
 	ZooKeeperSetACL            bool          // zookeeper.set.acl
+	ZooKeeperDigest            string        // kbroker.zookeeper.digest, a secret
+	ZooKeeperTLS               ZooKeeperTLS
 
 	set                       *settings
 	defaults                  Values // the caller's own defaults
@@ -107,10 +109,27 @@ type Broker struct {
 	topicDefaults             Log
 }
 
+// ZooKeeperTLS is the zookeeper.ssl keys.
+type ZooKeeperTLS struct {
+	Enable                 bool     // client.enable
+	ClientCnxnSocket       string   // zookeeper.clientCnxnSocket
+	KeyStore, TrustStore   KeyStore // keystore, truststore
+	Protocol               string   // protocol
+	EnabledProtocols       []string // enabled.protocols; none: Protocol
+	CipherSuites           []string // cipher.suites
+	EndpointIdentification string   // endpoint.identification.algorithm
+	CRL, OCSP              bool     // crl.enable, ocsp.enable
+}
+
+// KeyStore says where a key or trust store is.
+type KeyStore struct {
+	Location, Password, Type string
+}
+
 // binding ties a key to the field that holds it.
 type binding struct {
 	key   string
-	field any // *bool, *int32, *int64, *string or *time.Duration
+	field any // *bool, *int32, *int64, *string, *[]string or *time.Duration
 }
 
 // bindings lists the keys whose fields are filled by type alone.
@@ -179,6 +198,21 @@ func (b *Broker) bindings() []binding {
 		{"zookeeper.session.timeout.ms", &b.ZooKeeperSessionTimeout},
 		{"zookeeper.connection.timeout.ms", &b.ZooKeeperConnectionTimeout},
 		{"zookeeper.set.acl", &b.ZooKeeperSetACL},
+		{"kbroker.zookeeper.digest", &b.ZooKeeperDigest},
+		{"zookeeper.ssl.client.enable", &b.ZooKeeperTLS.Enable},
+		{"zookeeper.clientCnxnSocket", &b.ZooKeeperTLS.ClientCnxnSocket},
+		{"zookeeper.ssl.keystore.location", &b.ZooKeeperTLS.KeyStore.Location},
+		{"zookeeper.ssl.keystore.password", &b.ZooKeeperTLS.KeyStore.Password},
+		{"zookeeper.ssl.keystore.type", &b.ZooKeeperTLS.KeyStore.Type},
+		{"zookeeper.ssl.truststore.location", &b.ZooKeeperTLS.TrustStore.Location},
+		{"zookeeper.ssl.truststore.password", &b.ZooKeeperTLS.TrustStore.Password},
+		{"zookeeper.ssl.truststore.type", &b.ZooKeeperTLS.TrustStore.Type},
+		{"zookeeper.ssl.protocol", &b.ZooKeeperTLS.Protocol},
+		{"zookeeper.ssl.enabled.protocols", &b.ZooKeeperTLS.EnabledProtocols},
+		{"zookeeper.ssl.cipher.suites", &b.ZooKeeperTLS.CipherSuites},
+		{"zookeeper.ssl.endpoint.identification.algorithm", &b.ZooKeeperTLS.EndpointIdentification},
+		{"zookeeper.ssl.crl.enable", &b.ZooKeeperTLS.CRL},
+		{"zookeeper.ssl.ocsp.enable", &b.ZooKeeperTLS.OCSP},
 	}
 }
 
@@ -327,6 +361,8 @@ func (s *settings) fill(f binding) {
 		*p = v.n
 	case *string:
 		*p = v.s
+	case *[]string:
+		*p = v.list
 	case *time.Duration:
 		if *p = milliseconds(v.n); strings.HasSuffix(f.key, ".seconds") {
 			*p = milliseconds(min(v.n, 1<<63/1000-1) * 1000)

@@ -70,6 +70,9 @@ func (s *settings) warning(name string) string {
 		}
 		return "is a topic's key" + ignored + "; the broker's is " + k.BrokerKey
 	}
+	if strings.HasPrefix(name, "zookeeper.sasl.") || name == "java.security.auth.login.config" {
+		return "SASL to ZooKeeper is not supported" + ignored + "; use kbroker.zookeeper.digest or a certificate in zookeeper.ssl.keystore.location"
+	}
 	if contains(pluginKeys, name) || hasPrefix(pluginPrefixes, name) {
 		return "kbroker loads no plugins" + ignored
 	}
