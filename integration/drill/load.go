@@ -1,0 +1,342 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// load is everything that writes to and reads from one topic, all the time.
+type load struct {
+	c     *cluster
+	topic string
+	h     *history
+	each  time.Duration // between two records of one writer
+
+	stop    context.CancelFunc
+	writing sync.WaitGroup
+	clients []*kgo.Client // that produce
+	readers []*kgo.Client
+	inputs  []io.Closer // standard input of those that produce in other processes
+	others  []*proc
+	reading []*proc
+}
+
+func startLoad(ctx context.Context, c *cluster, topic string, partitions int) (*load, error) {
+	ctx, stop := context.WithCancel(ctx)
+	l := &load{c: c, topic: topic, h: newHistory(partitions), stop: stop}
+	starts := []func(context.Context) error{l.startReaders}
+	total := c.o.producers
+	for _, name := range c.o.load {
+		switch name {
+		case "kcat":
+			starts = append(starts, l.startKcat)
+			total++
+		case "java":
+			starts = append(starts, l.startJava)
+			total++
+		}
+	}
+	each := time.Duration(total) * time.Second / time.Duration(c.o.rate)
+	for i := range c.o.producers {
+		starts = append(starts, func(ctx context.Context) error { return l.startFranz(ctx, i) })
+	}
+	l.each = each
+	for _, start := range starts {
+		if err := start(ctx); err != nil {
+			l.end(0)
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// write sends one record after the other, each to the next of the writer's
+// partitions, until the load stops.
+func (l *load) write(ctx context.Context, w *writer, send func(partition, seq int, v string) error) {
+	l.writing.Add(1)
+	go func() {
+		defer l.writing.Done()
+		tick := time.NewTicker(l.each)
+		defer tick.Stop()
+		for i := 0; ; i++ {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			p := i % l.h.partitions
+			if w.only >= 0 {
+				p = w.only
+			}
+			seq, v := w.sends(p)
+			if err := send(p, seq, v); err != nil {
+				if ctx.Err() == nil {
+					w.failed(p, seq, err)
+				}
+				return
+			}
+		}
+	}()
+}
+
+// startFranz is an idempotent franz-go producer: one that is never told "no"
+// unless something is wrong.
+func (l *load) startFranz(ctx context.Context, i int) error {
+	cl, err := l.c.client(kgo.RequiredAcks(kgo.AllISRAcks()), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0),
+		kgo.UnknownTopicRetries(-1), kgo.ProduceRequestTimeout(3*time.Second), kgo.MaxBufferedRecords(100_000), kgo.StopProducerOnDataLossDetected())
+	if err != nil {
+		return err
+	}
+	l.clients = append(l.clients, cl)
+	w := l.h.newWriter(fmt.Sprintf("franz-go %d", i+1), -1)
+	l.write(ctx, w, func(p, seq int, v string) error {
+		r := &kgo.Record{Topic: l.topic, Partition: int32(p), Value: []byte(v)}
+		cl.Produce(context.Background(), r, func(r *kgo.Record, err error) {
+			if err != nil {
+				w.failed(p, seq, err)
+				return
+			}
+			w.acked(p, seq, r.Offset)
+		})
+		return nil
+	})
+	return nil
+}
+
+// startReaders are consumers by assignment that read along: one from the leaders,
+// one from a follower.
+func (l *load) startReaders(ctx context.Context) error {
+	for name, opts := range map[string][]kgo.Opt{"franz-go at leaders": nil, "franz-go in rack r2": {kgo.Rack(rack(2))}} {
+		from := map[int32]kgo.Offset{}
+		for p := range l.h.partitions {
+			from[int32(p)] = kgo.NewOffset().At(0)
+		}
+		cl, err := l.c.client(append(opts, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{l.topic: from}),
+			kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.FetchMaxWait(500*time.Millisecond))...)
+		if err != nil {
+			return err
+		}
+		l.readers = append(l.readers, cl)
+		r := l.h.newReader(name, -1)
+		l.writing.Add(1)
+		go func() {
+			defer l.writing.Done()
+			l.read(ctx, cl, r)
+		}()
+	}
+	return nil
+}
+
+func (l *load) read(ctx context.Context, cl *kgo.Client, r *reader) {
+	for {
+		fetches := cl.PollFetches(ctx)
+		if fetches.IsClientClosed() || ctx.Err() != nil {
+			return
+		}
+		fetches.EachError(func(_ string, p int32, err error) {
+			var loss *kgo.ErrDataLoss
+			if errors.As(err, &loss) || errors.Is(err, kerr.OffsetOutOfRange) {
+				l.h.noticed(lost, int(p), "%s: %v", r.name, err)
+			}
+		})
+		fetches.EachRecord(func(rec *kgo.Record) { r.got(int(rec.Partition), rec.Offset, string(rec.Value)) })
+	}
+}
+
+// startKcat is an idempotent kcat producer for partition 0, and a kcat consumer
+// of it. Its k-th report of a delivery is for its k-th record.
+func (l *load) startKcat(ctx context.Context) error {
+	dir := filepath.Join(l.c.dir, "load")
+	w, next := l.h.newWriter("kcat", 0), 0
+	var in io.WriteCloser
+	bootstrap := strings.Join(l.c.bootstrap(), ",")
+	var delivered sync.WaitGroup
+	delivered.Add(1)
+	p, err := startWith("kcat", filepath.Join(dir, "kcat-produce.log"), func(cmd *exec.Cmd) error {
+		var err error
+		if in, err = cmd.StdinPipe(); err != nil {
+			return err
+		}
+		cmd.Stderr = nil
+		out, err := cmd.StderrPipe()
+		if err != nil {
+			return err
+		}
+		log, err := os.Create(filepath.Join(dir, "kcat-produce.err"))
+		if err != nil {
+			return err
+		}
+		go func() {
+			defer delivered.Done()
+			defer log.Close()
+			lines(out, func(line string) {
+				var partition, offset int64
+				if _, err := fmt.Sscanf(line, "%% Message delivered to partition %d (offset %d)", &partition, &offset); err == nil {
+					w.acked(0, next, offset)
+					next++
+					return
+				}
+				fmt.Fprintln(log, line)
+				if strings.Contains(line, "Delivery failed") {
+					w.failed(0, next, errors.New(line))
+					next++
+				}
+			})
+		}()
+		return nil
+	}, "kcat", "-P", "-b", bootstrap, "-t", l.topic, "-p", "0", "-E", "-vv", "-X", "acks=all", "-X", "enable.idempotence=true",
+		"-X", "message.timeout.ms=0", "-X", "linger.ms=0", "-X", "socket.timeout.ms=5000", "-X", "topic.metadata.refresh.interval.ms=2000",
+		"-X", "reconnect.backoff.max.ms=500", "-X", "retry.backoff.ms=100")
+	if err != nil {
+		return err
+	}
+	l.others, l.inputs = append(l.others, p), append(l.inputs, in)
+	l.write(ctx, w, func(_, _ int, v string) error {
+		_, err := io.WriteString(in, v+"\n")
+		return err
+	})
+
+	r := l.h.newReader("kcat", 0)
+	p, err = startWith("kcat", filepath.Join(dir, "kcat-consume.log"), func(cmd *exec.Cmd) error {
+		cmd.Stdout = nil
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			return err
+		}
+		go lines(out, func(line string) {
+			at, v, _ := strings.Cut(line, " ")
+			if offset, err := strconv.ParseInt(at, 10, 64); err == nil {
+				r.got(0, offset, v)
+			}
+		})
+		return nil
+	}, "kcat", "-C", "-b", bootstrap, "-t", l.topic, "-p", "0", "-o", "0", "-u", "-E", "-q", "-f", "%o %s\n",
+		"-X", "socket.timeout.ms=5000", "-X", "topic.metadata.refresh.interval.ms=2000", "-X", "reconnect.backoff.max.ms=500")
+	l.reading = append(l.reading, p)
+	return err
+}
+
+//go:embed Load.java
+var loadJava string
+
+// startJava is the stock Java producer, idempotent, for all partitions: it takes
+// records from its standard input and says what was acked.
+func (l *load) startJava(ctx context.Context) error {
+	dir := filepath.Join(l.c.dir, "load")
+	source := filepath.Join(dir, "Load.java")
+	if err := os.WriteFile(source, []byte(loadJava), 0o644); err != nil {
+		return err
+	}
+	w := l.h.newWriter("Java", -1)
+	var in io.WriteCloser
+	argv := l.c.java(128, source, strings.Join(l.c.bootstrap(), ","), l.topic)
+	p, err := startWith("Java", filepath.Join(dir, "java.log"), func(cmd *exec.Cmd) error {
+		var err error
+		if in, err = cmd.StdinPipe(); err != nil {
+			return err
+		}
+		cmd.Stdout = nil
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			return err
+		}
+		go lines(out, func(line string) {
+			var partition, seq int
+			var offset int64
+			if _, err := fmt.Sscanf(line, "acked %d %d %d", &partition, &seq, &offset); err == nil {
+				w.acked(partition, seq, offset)
+			} else if _, err := fmt.Sscanf(line, "failed %d %d", &partition, &seq); err == nil {
+				w.failed(partition, seq, errors.New(line))
+			}
+		})
+		return nil
+	}, argv...)
+	if err != nil {
+		return err
+	}
+	l.others, l.inputs = append(l.others, p), append(l.inputs, in)
+	l.write(ctx, w, func(p, seq int, v string) error {
+		_, err := fmt.Fprintf(in, "%d %d %s\n", p, seq, v)
+		return err
+	})
+	return nil
+}
+
+// flows waits until every writer has had something acked in each of its
+// partitions that it sent after now.
+func (l *load) flows(ctx context.Context, within time.Duration) error {
+	m := l.h.mark()
+	return eventually(ctx, within, "records are acked", func() error { return l.h.since(m) })
+}
+
+// end stops the load; with a time, what was sent is first seen acked.
+func (l *load) end(within time.Duration) (err error) {
+	l.stop()
+	l.writing.Wait()
+	for _, in := range l.inputs {
+		in.Close()
+	}
+	for _, cl := range l.clients {
+		if within > 0 {
+			ctx, cancel := context.WithTimeout(context.Background(), within)
+			if e := cl.Flush(ctx); e != nil {
+				err = fmt.Errorf("not everything was acked within %v of the load's end: %w", within, e)
+			}
+			cancel()
+		}
+		cl.Close()
+	}
+	for _, cl := range l.readers {
+		cl.Close()
+	}
+	for _, p := range l.others {
+		if within > 0 && !p.await(within) {
+			err = fmt.Errorf("%s has not ended within %v", p.name, within)
+		}
+		p.kill()
+	}
+	for _, p := range l.reading {
+		if p != nil {
+			p.kill()
+		}
+	}
+	return err
+}
+
+// verify checks everything that is known up to now, while the load goes on.
+func (l *load) verify(ctx context.Context) ([]anomaly, error) {
+	evidence := l.h.evidence() // first: all of it must be in the log that is read now
+	var log [][]got
+	err := eventually(ctx, l.c.o.heal, "the topic is read", func() (err error) {
+		log, err = l.c.readAll(ctx, l.topic, l.h.partitions)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	found := l.h.troubles()
+	for p, e := range evidence {
+		e.log = log[p]
+		found = append(found, check(e)...)
+		var dirs []string
+		for _, m := range l.c.members {
+			dirs = append(dirs, filepath.Join(m.data(), fmt.Sprintf("%s-%d", l.topic, p)))
+		}
+		// What a consumer could read is below HW, and every replica is in the ISR.
+		found = append(found, compareReplicas(p, int64(len(log[p])), dirs...)...)
+	}
+	return found, nil
+}
