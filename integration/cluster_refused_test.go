@@ -24,7 +24,7 @@ type refusal struct {
 // change of the brokers, or sends both brokers' requests to one of them.)
 func TestClusterRefuses(t *testing.T) {
 	slow(t)
-	onlyKbroker(t, "Apache Kafka registers")
+	clusterCase(t)
 	c := startCluster(t, kbroker, kbroker, kbroker)
 	l := newLoad(t, c, 3)
 	first := c.broker(1)

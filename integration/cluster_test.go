@@ -3,8 +3,11 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -88,7 +91,7 @@ func (l *load) ledByOthers(t testing.TB, id int) {
 // is stopped, a third one loses its disk. Each is back in every ISR, and nothing
 // that was acked is lost, moved or doubled.
 func TestClusterOfKbrokers(t *testing.T) {
-	onlyKbroker(t, "the mixed cases run the same with Apache Kafka")
+	clusterCase(t)
 	c := startCluster(t, kbroker, kbroker, kbroker)
 	l := newLoad(t, c, 6)
 
@@ -116,6 +119,43 @@ func TestClusterOfKbrokers(t *testing.T) {
 	l.flows(t)
 	c.start(t, wiped)
 	l.whole(t)
+	l.finish(t)
+}
+
+// A kbroker that leads and controls stands still past its session. The others go
+// on; when it wakes it acks nothing as the leader it was, and follows.
+func TestClusterZombie(t *testing.T) {
+	slow(t)
+	clusterCase(t)
+	c := startCluster(t, kbroker, kbroker, kbroker)
+	l := newLoad(t, c, 6)
+	for _, id := range []int{1, 2} {
+		c.makeController(t, id)
+		c.broker(id).proc.signal(stopSignal)
+		// Clients cannot ask it, so the znodes tell.
+		eventually(t, time.Minute, fmt.Sprintf("broker %d is in no ISR", id), func() error {
+			for p := range l.partitions {
+				if s, err := c.state(l.topic, p); err != nil || !slices.Equal(s.ISR, without(id)) {
+					return fmt.Errorf("partition %d: %+v, %v", p, s, err)
+				}
+			}
+			now, err := c.controller()
+			if err == nil && now == id {
+				err = errors.New("it is still the controller")
+			}
+			return err
+		})
+		c.step(t, "broker %d stands still and is in no ISR", id)
+		l.flows(t)
+		before := c.registrations(t)
+		c.broker(id).proc.signal(continueSignal)
+		c.awaitMember(t, id)
+		l.whole(t)
+		if after := c.registrations(t); len(before) != 2 || len(after) != 3 {
+			t.Errorf("%d brokers were registered while it stood still, %d afterwards", len(before), len(after))
+		}
+		l.flows(t)
+	}
 	l.finish(t)
 }
 

@@ -44,6 +44,15 @@ var clusterProps = []string{
 	"offsets.topic.num.partitions", "3",
 }
 
+// clusterCase marks a case that says itself which broker is what, over a ZooKeeper
+// of its own: the matrix runs it in one of its rows.
+func clusterCase(t testing.TB) {
+	t.Helper()
+	if subject != kbroker || metadata != "embedded" {
+		t.Skip("runs where the subject is kbroker with its embedded store, whatever that is to it")
+	}
+}
+
 // newCluster lays out one broker of each given kind, with ids from 1 on, and
 // starts none.
 func newCluster(t testing.TB, kinds ...kind) *cluster {

@@ -40,7 +40,7 @@ func newLedger(t testing.TB, c *cluster, topic string, partitions int, idempoten
 	t.Helper()
 	opts := []kgo.Opt{
 		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0), kgo.UnknownTopicRetries(-1),
-		kgo.ProduceRequestTimeout(5 * time.Second), kgo.MaxBufferedRecords(5000), kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }),
+		kgo.ProduceRequestTimeout(5 * time.Second), kgo.RequestTimeoutOverhead(2 * time.Second), kgo.MaxBufferedRecords(5000), kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }),
 	}
 	if idempotent {
 		opts = append(opts, kgo.StopProducerOnDataLossDetected())

@@ -105,6 +105,7 @@ func (c *cluster) electPreferred(t testing.TB, topic string, leaders ...int) {
 // brokers follow it.
 func TestMixedJoin(t *testing.T) {
 	slow(t)
+	clusterCase(t)
 	c := newCluster(t, kafka, kafka, kbroker)
 	c.broker(3).props["kbroker.controller.eligible"] = "false"
 	c.broker(2).props["zookeeper.session.timeout.ms"] = "30000"
@@ -154,6 +155,7 @@ func TestMixedJoin(t *testing.T) {
 // a Kafka broker that leaves in order and one that is killed, preferred leaders.
 func TestMixedKbrokerControls(t *testing.T) {
 	slow(t)
+	clusterCase(t)
 	c := startCluster(t, kbroker, kafka, kafka)
 	c.makeController(t, 1)
 	l := newLoad(t, c, 6)
@@ -199,6 +201,7 @@ func TestMixedKbrokerControls(t *testing.T) {
 // move whose target stands still is listed, and taken back.
 func TestMixedKbrokerReassigns(t *testing.T) {
 	slow(t)
+	clusterCase(t)
 	c := newCluster(t, kbroker, kafka, kafka)
 	for _, b := range c.brokers {
 		b.props["zookeeper.session.timeout.ms"] = "30000"
@@ -270,6 +273,7 @@ func isrOf(n int) func(kmsg.MetadataResponseTopicPartition, state) error {
 // on the way back.
 func TestMixedReplacement(t *testing.T) {
 	slow(t)
+	clusterCase(t)
 	c := startCluster(t, kafka, kafka, kafka)
 	l := newLoad(t, c, 6)
 	for _, id := range c.ids() {
@@ -297,6 +301,7 @@ func TestMixedReplacement(t *testing.T) {
 // in the same process, 3.9.2 throws "batch is not empty" at every change.
 func TestMixedControllerMoves(t *testing.T) {
 	slow(t)
+	clusterCase(t)
 	c := startCluster(t, kafka, kbroker, kbroker)
 	l := newLoad(t, c, 3)
 	churn := newChurn(t, c)
