@@ -286,9 +286,8 @@ const (
 
 // order carries out a controller's request.
 func (b *broker) order(from cluster.BrokerID, epoch cluster.ControllerEpoch, s controller.Send) controller.Answer {
-	v := b.w.cfg.variant
 	switch {
-	case s.Epoch < b.epoch && v != AnyBrokerEpoch:
+	case s.Epoch < b.epoch:
 		b.w.say("b%d refuses an order of controller %d for its incarnation %d: STALE_BROKER_EPOCH, it is %d", b.id, from, s.Epoch, b.epoch)
 		return controller.Answer{Error: codeStaleBrokerEpoch}
 	case epoch < b.ctlEpoch:

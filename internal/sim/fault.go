@@ -81,7 +81,7 @@ func (w *World) victim(f Fault) *broker {
 	case AtLeader:
 		return w.broker(w.store.states[int32(f.A%w.cfg.Partitions)].Leader)
 	}
-	return w.broker(cluster.BrokerID((f.A-1)%len(w.brokers) + 1))
+	return w.broker(cluster.BrokerID((f.A+len(w.brokers)-1)%len(w.brokers) + 1))
 }
 
 // happen makes a fault happen.

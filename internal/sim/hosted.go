@@ -121,7 +121,7 @@ func (h *hosted) incarnations(isr []cluster.BrokerID) []cluster.BrokerEpoch {
 	out := make([]cluster.BrokerEpoch, len(isr))
 	for i, id := range isr {
 		out[i] = cluster.NoBrokerEpoch
-		if e, ok := h.fetchers[id]; ok && h.bug != NoMemberEpochs {
+		if e, ok := h.fetchers[id]; ok {
 			out[i] = e
 		}
 		if id == h.b.id {

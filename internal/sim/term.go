@@ -285,7 +285,7 @@ func (b *broker) alterPartition(epoch cluster.BrokerEpoch, a controller.Alter, r
 		return
 	}
 	t.later(func() {
-		if code := t.im.CheckSender(a.Sender, epoch); code != 0 && b.w.cfg.variant != AnyBrokerEpoch {
+		if code := t.im.CheckSender(a.Sender, epoch); code != 0 {
 			reply(altered{code: code})
 			return
 		}

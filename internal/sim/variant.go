@@ -21,8 +21,6 @@ const (
 	HWBelowMinISR       Variant = "hw-below-min-isr"       // HW moves whatever the ISR's size
 	UnguardedWrites     Variant = "unguarded-writes"       // the store does not check the controller's epoch (row 14)
 	WriteWithoutVersion Variant = "write-without-version"  // the store does not check the state's version
-	AnyBrokerEpoch      Variant = "any-broker-epoch"       // orders and wishes of earlier incarnations count (row 9)
-	NoMemberEpochs      Variant = "no-member-epochs"       // AlterPartition does not say which incarnations caught up (KIP-903)
 	ReadToLEO           Variant = "read-to-leo"            // consumers read what is not committed
 	LatestIsHW          Variant = "latest-is-hw"           // LATEST is answered while HW is behind the epoch's start
 	UnknownIsFinal      Variant = "unknown-is-final"       // a write of unknown outcome is answered INVALID_UPDATE_VERSION

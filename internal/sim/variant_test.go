@@ -27,8 +27,6 @@ var variants = []struct {
 	{HWBelowMinISR, "HwBelowMinISR", 1},
 	{UnguardedWrites, "SingleController", 84},
 	{WriteWithoutVersion, "EpochMonotone", 6},
-	{NoMemberEpochs, "StrongIsr", 1},
-	{AnyBrokerEpoch, "NeedlessLoss", 1},
 	{ReadToLEO, "NoReadAboveHw", 1},
 	{LatestIsHW, "HwMonotoneForClients", 3},
 	{UnknownIsFinal, "Liveness", 57},
