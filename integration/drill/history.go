@@ -161,6 +161,48 @@ func (h *history) evidence() []evidence {
 	return out
 }
 
+// ends are by partition one more than the highest acked offset.
+func (h *history) ends() []int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ends := make([]int, h.partitions)
+	for _, w := range h.writers {
+		for p, acks := range w.acks {
+			for _, offset := range acks {
+				ends[p] = max(ends[p], int(offset)+1)
+			}
+		}
+	}
+	return ends
+}
+
+// readTo is nil when every reader has read so far.
+func (h *history) readTo(ends []int) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, r := range h.readers {
+		for p, end := range ends {
+			if n := len(r.read[p]); n < end && (r.only < 0 || r.only == p) {
+				return fmt.Errorf("%s has read %d of %d in partition %d", r.name, n, end, p)
+			}
+		}
+	}
+	return nil
+}
+
+// known is by writer how many records it has sent to a partition by now.
+func (h *history) known(partition int) map[int32]int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	counts := map[int32]int{}
+	for _, w := range h.writers {
+		if w.only < 0 || w.only == partition {
+			counts[w.id] = len(w.acks[partition])
+		}
+	}
+	return counts
+}
+
 // troubles are the anomalies that were noticed under way.
 func (h *history) troubles() []anomaly {
 	h.mu.Lock()

@@ -282,6 +282,12 @@ func (l *load) flows(ctx context.Context, within time.Duration) error {
 	return eventually(ctx, within, "records are acked", func() error { return l.h.since(m) })
 }
 
+// isRead waits until every consumer has read what is acked now.
+func (l *load) isRead(ctx context.Context, within time.Duration) error {
+	ends := l.h.ends()
+	return eventually(ctx, within, "records are read", func() error { return l.h.readTo(ends) })
+}
+
 // end stops the load; with a time, what was sent is first seen acked.
 func (l *load) end(within time.Duration) (err error) {
 	l.stop()
@@ -329,7 +335,7 @@ func (l *load) verify(ctx context.Context) ([]anomaly, error) {
 	}
 	found := l.h.troubles()
 	for p, e := range evidence {
-		e.log = log[p]
+		e.log, e.known = log[p], l.h.known(p)
 		found = append(found, check(e)...)
 		var dirs []string
 		for _, m := range l.c.members {

@@ -214,6 +214,9 @@ func (s *session) one(ctx context.Context, d drill, rng *rand.Rand) result {
 	if out.err == nil {
 		out.err = s.l.flows(ctx, s.o.heal)
 	}
+	if out.err == nil {
+		out.err = s.l.isRead(ctx, s.o.heal)
+	}
 	out.heal, out.gap = time.Since(hurt), s.l.h.longestGap()
 	if out.err == nil {
 		out.found, out.err = s.l.verify(ctx)
