@@ -101,7 +101,7 @@ func (b *Broker) start(ctx context.Context) error {
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
-			return err
+			return noAuth(err)
 		}
 	}
 	b.server.Start()

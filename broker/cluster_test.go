@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +18,7 @@ import (
 	"github.com/kbroker/kbroker/internal/metric"
 	"github.com/kbroker/kbroker/partition"
 	"github.com/kbroker/kbroker/partition/replica"
+	"github.com/kbroker/kbroker/zkmeta"
 	"github.com/kbroker/kbroker/zkmeta/embedded"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -392,5 +395,46 @@ func TestThrottledReplicationIsSlow(t *testing.T) {
 	// Of 3 MB at 0.5 MB/s the first answer, of up to 1 MiB, is free.
 	if took := time.Since(begun); took < 1500*time.Millisecond {
 		t.Errorf("3 MB at 0.5 MB/s took %v", took)
+	}
+}
+
+// A broker whose logs were not stopped cleanly says so when it registers, and not
+// after a clean stop.
+func TestRegistrationTellsAnUncleanStart(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	told := func() bool {
+		t.Helper()
+		s, err := c.mem.Connect().Wait(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		brokers, err := zkmeta.ReadBrokers(t.Context(), s, false)
+		if err != nil || len(brokers) != 1 {
+			t.Fatal(brokers, err)
+		}
+		return brokers[0].Registration.UncleanRestart()
+	}
+	if !told() {
+		t.Error("a new directory counts as cleanly stopped")
+	}
+	c.stop(1)
+	c.start(1)
+	if told() {
+		t.Error("a clean stop counts as unclean")
+	}
+	c.stop(1)
+	if err := os.Remove(filepath.Join(c.dirs[1], ".kafka_cleanshutdown")); err != nil {
+		t.Fatal(err)
+	}
+	c.start(1)
+	if !told() {
+		t.Error("a start without the marker counts as clean")
+	}
+	b := c.brokers[1]
+	epoch := b.epoch.Load()
+	b.store.(*embedded.Store).Expire()
+	c.await("it is registered again", func() bool { return b.epoch.Load() > epoch })
+	if told() {
+		t.Error("a registration after an expired session counts as unclean, with every partition led")
 	}
 }

@@ -13,18 +13,22 @@ import (
 // registration keeps the broker registered: at its start, and again in each new
 // session. Its goroutine also watches the finalized features.
 type registration struct {
-	b      *Broker
-	events <-chan zkmeta.Event
-	stop   func()
-	ctx    context.Context
-	cancel context.CancelFunc
-	done   chan struct{}
+	b *Broker
+	// unclean: this process started on logs that were not stopped cleanly. The
+	// controller does not trust it with what only it could have (KIP-966), in
+	// later registrations neither while partitions of its are without a leader.
+	unclean bool
+	events  <-chan zkmeta.Event
+	stop    func()
+	ctx     context.Context
+	cancel  context.CancelFunc
+	done    chan struct{}
 
 	standing atomic.Uint64 // generation of the session that holds the registration
 }
 
 func newRegistration(b *Broker) *registration {
-	r := &registration{b: b, done: make(chan struct{})}
+	r := &registration{b: b, unclean: b.logs.Stats().Unclean, done: make(chan struct{})}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.events, r.stop = b.store.Subscribe()
 	return r
@@ -93,8 +97,15 @@ func (b *Broker) checkCluster(ctx context.Context, s zkmeta.Session) error {
 // registration.
 func (r *registration) register(ctx context.Context) (zkmeta.Session, error) {
 	b := r.b
+	reg := zkmeta.NewBrokerRegistration(b.advertise, b.static.Rack, b.o.Clock.Now().UnixMilli())
+	if again := b.epoch.Load() != 0; again && !b.host.Load().Leaderless() {
+		r.unclean = false
+	}
+	if r.unclean {
+		reg.MarkUncleanRestart()
+	}
 	epoch, s, err := zkclient.Registration{
-		Store: b.store, ID: b.id, Broker: zkmeta.NewBrokerRegistration(b.advertise, b.static.Rack, b.o.Clock.Now().UnixMilli()),
+		Store: b.store, ID: b.id, Broker: reg,
 		Clock: b.o.Clock, Logger: b.o.Logger,
 	}.Register(ctx)
 	if errors.Is(err, zkmeta.ErrNodeExists) {

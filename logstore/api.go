@@ -77,6 +77,7 @@ type DirInfo struct {
 // LoadStats tells what Open did.
 type LoadStats struct {
 	Logs           int
+	Unclean        bool  // a directory was not stopped cleanly, or is new
 	Recovered      int   // logs that were scanned after an unclean stop
 	ScannedBytes   int64 // by those scans
 	TruncatedBytes int64 // by those scans

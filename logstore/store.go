@@ -84,6 +84,9 @@ func (s *Store) open() error {
 	if err := s.loadDirs(); err != nil {
 		return err
 	}
+	for _, d := range s.dirs {
+		s.stats.Unclean = s.stats.Unclean || !d.clean
+	}
 	return s.anyDir()
 }
 

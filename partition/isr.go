@@ -9,9 +9,12 @@ import (
 // Proposal is an ISR that the leader wants, to be carried to the controller
 // with the epochs in which it was wanted (KIP-497).
 type Proposal struct {
-	ISR         []cluster.BrokerID
-	LeaderEpoch cluster.LeaderEpoch
-	ZKVersion   cluster.ZKVersion
+	ISR []cluster.BrokerID
+	// BrokerEpochs are those under which the members of ISR last fetched, in its
+	// order; -1 where that is not known, and for the leader itself.
+	BrokerEpochs []cluster.BrokerEpoch
+	LeaderEpoch  cluster.LeaderEpoch
+	ZKVersion    cluster.ZKVersion
 }
 
 // Pending is the proposal that the controller has not settled, if there is one.
@@ -19,7 +22,21 @@ func (s *State) Pending() (Proposal, bool) {
 	if s.pending == nil {
 		return Proposal{}, false
 	}
-	return Proposal{ISR: s.pending, LeaderEpoch: s.epoch, ZKVersion: s.zkVer}, true
+	p := Proposal{ISR: s.pending, BrokerEpochs: make([]cluster.BrokerEpoch, len(s.pending)), LeaderEpoch: s.epoch, ZKVersion: s.zkVer}
+	for i, id := range s.pending {
+		p.BrokerEpochs[i] = cluster.NoBrokerEpoch
+		if r := s.remote(id); r != nil {
+			p.BrokerEpochs[i] = r.BrokerEpoch
+		}
+	}
+	return p, true
+}
+
+// FollowerIs tells the incarnation of a follower that fetches.
+func (s *State) FollowerIs(id cluster.BrokerID, epoch cluster.BrokerEpoch) {
+	if r := s.remote(id); r != nil {
+		r.BrokerEpoch = epoch
+	}
 }
 
 // MaximalISR is the committed ISR and what a pending change adds to it: who may

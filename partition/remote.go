@@ -25,6 +25,9 @@ type Remote struct {
 	LEO cluster.Offset
 	// LogStart is its log start as the latest fetch told, -1 until then.
 	LogStart cluster.Offset
+	// BrokerEpoch is that of the follower's incarnation as its latest fetch told,
+	// -1 where it did not.
+	BrokerEpoch cluster.BrokerEpoch
 	// CaughtUp is when it last had all that the leader had at one of its fetches.
 	CaughtUp Time
 	// Fetched is when it last fetched in this epoch.
@@ -77,7 +80,7 @@ func newRemotes(self cluster.BrokerID, replicas, isr []cluster.BrokerID, now Tim
 		if id == self {
 			continue
 		}
-		r := Remote{ID: id, LEO: -1, LogStart: -1, CaughtUp: never, Fetched: now, LeaderLEO: -1}
+		r := Remote{ID: id, LEO: -1, LogStart: -1, BrokerEpoch: cluster.NoBrokerEpoch, CaughtUp: never, Fetched: now, LeaderLEO: -1}
 		if slices.Contains(isr, id) {
 			r.CaughtUp = now
 		}

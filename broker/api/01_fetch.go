@@ -305,10 +305,18 @@ func (f *fetchCall) redirect(p *fetchPart) bool {
 	return true
 }
 
+// incarnation is the broker epoch under which a follower fetches.
+func incarnation(req *kmsg.FetchRequest) cluster.BrokerEpoch {
+	if req.Version < 15 {
+		return cluster.NoBrokerEpoch
+	}
+	return cluster.BrokerEpoch(req.ReplicaState.Epoch)
+}
+
 // followed tells the partition how far its follower has come. The order is that
 // of law 3: read, RemoteLEO, HW, and then the answer, with that HW.
 func (f *fetchCall) followed(p *fetchPart) {
-	v := p.replica.FollowerFetched(f.follower, p.res.View.LeaderEpoch, p.query.Offset, p.wanted.LogStart)
+	v := p.replica.FollowerFetched(replica.Follower{ID: f.follower, Epoch: incarnation(f.req)}, p.res.View.LeaderEpoch, p.query.Offset, p.wanted.LogStart)
 	p.res.View.HW, p.res.View.LSO = v.HW, min(p.res.View.LSO, v.HW)
 }
 

@@ -216,10 +216,13 @@ func (s *Sender) request(list []asked) (*kmsg.AlterPartitionRequest, map[idKey]a
 			req.Topics = append(req.Topics, t)
 		}
 		p := kmsg.AlterPartitionRequestTopicPartition{Partition: tp.Partition, LeaderEpoch: int32(a.p.LeaderEpoch), PartitionEpoch: int32(a.p.ZKVersion)}
-		for _, id := range a.p.ISR {
+		for i, id := range a.p.ISR {
 			p.NewISR = append(p.NewISR, int32(id))
 			e := kmsg.NewAlterPartitionRequestTopicPartitionNewEpochISR()
-			e.BrokerID = int32(id)
+			e.BrokerID, e.BrokerEpoch = int32(id), int64(a.p.BrokerEpochs[i])
+			if id == s.o.Self {
+				e.BrokerEpoch = req.BrokerEpoch
+			}
 			p.NewEpochISR = append(p.NewEpochISR, e)
 		}
 		t := &req.Topics[len(req.Topics)-1]

@@ -98,7 +98,7 @@ func (r *rig) replica() *replica.Replica {
 
 // fetched lets a follower catch up in the epoch.
 func (r *rig) fetched(id cluster.BrokerID, epoch cluster.LeaderEpoch) {
-	r.replica().FollowerFetched(id, epoch, 0, 0)
+	r.replica().FollowerFetched(replica.Follower{ID: id, Epoch: 100 + cluster.BrokerEpoch(id)}, epoch, 0, 0)
 }
 
 func (r *rig) request() *kmsg.AlterPartitionRequest {
@@ -158,7 +158,7 @@ func TestExpand(t *testing.T) {
 	req := r.request()
 	p := req.Topics[0].Partitions[0]
 	if req.Version != 3 || req.BrokerID != 1 || req.BrokerEpoch != 5 || cluster.TopicID(req.Topics[0].TopicID) != topicID("a") ||
-		p.LeaderEpoch != 0 || p.PartitionEpoch != 7 || len(p.NewEpochISR) != 2 || p.NewEpochISR[0].BrokerID != 1 || p.NewEpochISR[1].BrokerID != 2 || p.NewEpochISR[1].BrokerEpoch != -1 {
+		p.LeaderEpoch != 0 || p.PartitionEpoch != 7 || len(p.NewEpochISR) != 2 || p.NewEpochISR[0].BrokerID != 1 || p.NewEpochISR[1].BrokerID != 2 || p.NewEpochISR[1].BrokerEpoch != 102 || p.NewEpochISR[0].BrokerEpoch != 5 {
 		t.Fatalf("request %+v", req)
 	}
 	if s := r.replica().Status(); !slices.Equal(s.ISR, []cluster.BrokerID{1}) || !slices.Equal(s.MaximalISR, []cluster.BrokerID{1, 2}) {

@@ -193,6 +193,15 @@ func (h *Host) Replicas() []*Replica {
 	return out
 }
 
+// Leaderless reports whether a partition hosted here has no leader.
+func (h *Host) Leaderless() bool {
+	return slices.ContainsFunc(h.all(), func(r *Replica) bool {
+		r.state.Lock()
+		defer r.state.Unlock()
+		return r.part.Role() == partition.Follower && r.part.Leader() < 0
+	})
+}
+
 // Counts are the numbers of replicas hosted and led.
 func (h *Host) Counts() (hosted, led int) {
 	h.mu.RLock()

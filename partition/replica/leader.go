@@ -33,9 +33,15 @@ func (r *Replica) CheckFollower(id cluster.BrokerID) error {
 // ReadView is the view on which Read would answer q, and its error.
 func (r *Replica) ReadView(q ReadRequest) (View, error) { return r.viewFor(q) }
 
+// Follower is who fetches: a broker, and its incarnation where the fetch says so.
+type Follower struct {
+	ID    cluster.BrokerID
+	Epoch cluster.BrokerEpoch // NoBrokerEpoch below Fetch v15
+}
+
 // FollowerFetched tells that a follower has read from off on: RemoteLEO and then
 // HW may move, and the answer carries the view as it is after that.
-func (r *Replica) FollowerFetched(id cluster.BrokerID, epoch cluster.LeaderEpoch, off, logStart cluster.Offset) View {
+func (r *Replica) FollowerFetched(f Follower, epoch cluster.LeaderEpoch, off, logStart cluster.Offset) View {
 	now := r.host.now()
 	r.state.Lock()
 	if epoch != r.part.LeaderEpoch() { // between the read and now another epoch began
@@ -43,7 +49,8 @@ func (r *Replica) FollowerFetched(id cluster.BrokerID, epoch cluster.LeaderEpoch
 		return r.viewLocked()
 	}
 	low := r.part.LowWatermark()
-	e := r.part.FollowerFetched(id, off, logStart, now)
+	r.part.FollowerIs(f.ID, f.Epoch)
+	e := r.part.FollowerFetched(f.ID, off, logStart, now)
 	lowMoved := low != r.part.LowWatermark()
 	r.checkLocked()
 	v := r.viewLocked()
