@@ -96,6 +96,9 @@ func (c *clusters) warmLoads(ctx context.Context, k *cluster, rows map[string]*R
 	}
 	for name := range rows {
 		topic := "warm-" + name
+		if err := k.created(ctx, topic, loadPartitions, replicas); err != nil {
+			return err
+		}
 		load := append(c.loads()[name], "--for", c.seconds(20/float64(len(rows))), "--bytes", c.gb(2.5))
 		if _, err := c.load(ctx, append(k.at(topic), load...)...); err != nil {
 			return err
