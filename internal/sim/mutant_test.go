@@ -33,7 +33,7 @@ var mutants = []struct{ name, file, was, is string }{
 	{"stale-epochs-lead", "partition/state.go", "case asked < s.epoch:", "case asked < s.epoch-1:"},
 	{"remotes-kept", "partition/state.go", "s.remotes = newRemotes(s.self, a.Replicas, l.ISR, now)", "if s.remotes == nil {\n\t\ts.remotes = newRemotes(s.self, a.Replicas, l.ISR, now)\n\t}"},
 	{"epoch-start-is-hw", "partition/state.go", "s.epochStart = s.leo", "s.epochStart = s.hw"},
-	{"elect-anybody", "controller/elect.go", "im.online(p, r.id) && slices.Contains(p.state.ISR, r.id) {\n\t\t\treturn r.id", "im.online(p, r.id) {\n\t\t\treturn r.id"},
+	{"elect-anybody", "controller/elect.go", "!im.fit(p, r.id) || !slices.Contains(p.state.ISR, r.id) {", "!im.fit(p, r.id) {"},
 	{"epoch-stays", "controller/elect.go", "s.LeaderEpoch++", "_ = 0"},
 	{"alter-any-leader-epoch", "controller/alter.go", "case a.LeaderEpoch < s.LeaderEpoch:", "case false:"},
 	{"alter-any-version", "controller/alter.go", "case a.Version < s.ZKVersion:", "case false:"},

@@ -208,7 +208,7 @@ func (r *Replica) align(asked cluster.LeaderEpoch, a Fetched) Taken {
 	}
 	t := Taken{Truncated: to < r.Log.LEO()}
 	r.cut(to)
-	if !again || r.bug == HWBeforeAligned {
+	if !again {
 		t.Effects = r.State.FetchedFromLeader(asked, r.Log.LEO(), a.HW)
 	}
 	return t

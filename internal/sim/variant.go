@@ -12,7 +12,6 @@ const (
 	UnfencedFetch       Variant = "unfenced-fetch"         // a fetch of an older epoch moves HW (row 7)
 	ExactEpochOnly      Variant = "exact-epoch-only"       // the leader answers for epochs that it has only (before KIP-279)
 	IgnoreOwnEpochs     Variant = "ignore-own-epochs"      // the follower cuts where the leader says, whatever its own epochs are
-	HWBeforeAligned     Variant = "hw-before-aligned"      // HW is taken while the logs may still part
 	NewLeaderCommitsAll Variant = "new-leader-commits-all" // a new leader takes its LEO for HW
 	AckWhenSent         Variant = "ack-when-sent"          // RemoteLEO moves when the records are sent
 	WritesOutliveRole   Variant = "writes-outlive-role"    // acks=all writes wait on although the role has changed
