@@ -10,8 +10,11 @@ import (
 // with the epochs in which it was wanted (KIP-497).
 type Proposal struct {
 	ISR []cluster.BrokerID
-	// BrokerEpochs are those under which the members of ISR last fetched, in its
-	// order; -1 where that is not known, and for the leader itself.
+	// BrokerEpochs are those under which the members of ISR had last fetched when
+	// it was proposed, in its order; -1 where that is not known, and for the leader
+	// itself. They stay when the proposal is carried again: a member that has
+	// restarted since, perhaps with an empty disk, is not the one that was meant
+	// (KIP-903).
 	BrokerEpochs []cluster.BrokerEpoch
 	LeaderEpoch  cluster.LeaderEpoch
 	ZKVersion    cluster.ZKVersion
@@ -22,14 +25,7 @@ func (s *State) Pending() (Proposal, bool) {
 	if s.pending == nil {
 		return Proposal{}, false
 	}
-	p := Proposal{ISR: s.pending, BrokerEpochs: make([]cluster.BrokerEpoch, len(s.pending)), LeaderEpoch: s.epoch, ZKVersion: s.zkVer}
-	for i, id := range s.pending {
-		p.BrokerEpochs[i] = cluster.NoBrokerEpoch
-		if r := s.remote(id); r != nil {
-			p.BrokerEpochs[i] = r.BrokerEpoch
-		}
-	}
-	return p, true
+	return Proposal{ISR: s.pending, BrokerEpochs: s.pendingAs, LeaderEpoch: s.epoch, ZKVersion: s.zkVer}, true
 }
 
 // FollowerIs tells the incarnation of a follower that fetches.
@@ -82,7 +78,7 @@ func (s *State) ISRSettled(p Proposal, o Outcome, now cluster.LeaderAndISR) Effe
 
 // setISR replaces the committed and the pending ISR and what follows from them.
 func (s *State) setISR(committed, pending []cluster.BrokerID) {
-	s.isr, s.pending, s.maximal = committed, pending, committed
+	s.isr, s.pending, s.pendingAs, s.maximal = committed, pending, s.brokerEpochs(pending), committed
 	for _, id := range pending {
 		if !slices.Contains(committed, id) {
 			s.maximal = append(slices.Clip(s.maximal), id)
@@ -91,6 +87,21 @@ func (s *State) setISR(committed, pending []cluster.BrokerID) {
 	for i := range s.remotes {
 		s.remotes[i].maximal = slices.Contains(s.maximal, s.remotes[i].ID)
 	}
+}
+
+// brokerEpochs are those of the followers' latest fetches, -1 for the leader.
+func (s *State) brokerEpochs(isr []cluster.BrokerID) []cluster.BrokerEpoch {
+	if isr == nil {
+		return nil
+	}
+	out := make([]cluster.BrokerEpoch, len(isr))
+	for i, id := range isr {
+		out[i] = cluster.NoBrokerEpoch
+		if r := s.remote(id); r != nil {
+			out[i] = r.BrokerEpoch
+		}
+	}
+	return out
 }
 
 // maybeExpand proposes to take a follower into the ISR: one that has everything

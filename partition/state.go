@@ -67,9 +67,10 @@ type State struct {
 	logStart cluster.Offset
 
 	leader     cluster.BrokerID
-	isr        []cluster.BrokerID // committed
-	pending    []cluster.BrokerID // proposed and not settled, nil for none
-	maximal    []cluster.BrokerID // isr and what pending adds
+	isr        []cluster.BrokerID    // committed
+	pending    []cluster.BrokerID    // proposed and not settled, nil for none
+	pendingAs  []cluster.BrokerEpoch // their incarnations, as known when it was proposed
+	maximal    []cluster.BrokerID    // isr and what pending adds
 	assignment cluster.Assignment
 	live       []cluster.BrokerID // sorted: may be waited for and proposed
 	minISR     int32

@@ -47,7 +47,13 @@ func step(t *testing.T, s *State, d *datadriven.TestData) string {
 	case "max-lag":
 		s.MaxLagChanged(time.Duration(num(t, d, "ms")) * time.Millisecond)
 	case "fetched": // a follower has read from off on
+		if d.HasArg("as") { // its incarnation
+			s.FollowerIs(cluster.BrokerID(num(t, d, "by")), cluster.BrokerEpoch(num(t, d, "as")))
+		}
 		e = s.FollowerFetched(cluster.BrokerID(num(t, d, "by")), cluster.Offset(num(t, d, "from")), 0, at(t, d))
+	case "pending": // what is carried to the controller
+		p, _ := s.Pending()
+		return fmt.Sprintf("ISR=%v as %v epoch=%d version=%d\n", p.ISR, p.BrokerEpochs, p.LeaderEpoch, p.ZKVersion)
 	case "tick":
 		e = s.Tick(at(t, d))
 	case "settled": // the controller's answer to the pending proposal

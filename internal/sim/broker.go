@@ -365,7 +365,6 @@ func (b *broker) lead(lp controller.LeaderAndISRPartition) int16 {
 		}
 		b.w.say("b%d t-%d: leads epoch %d with ISR %v", b.id, lp.Partition, lp.State.LeaderEpoch, lp.State.ISR)
 		h.unfollow()
-		h.fetchers = map[cluster.BrokerID]cluster.BrokerEpoch{}
 		b.w.check.leads(h, lp.State)
 		h.after(e)
 		h.roleChanged()
@@ -427,7 +426,7 @@ func (b *broker) sendAlter(p int32, h *hosted, prop partition.Proposal) {
 		b.toController = &line{from: b.node, to: to.node}
 	}
 	a := controller.Alter{Partition: tp(p), Sender: b.id, LeaderEpoch: prop.LeaderEpoch, ISR: prop.ISR, Version: prop.ZKVersion,
-		Epochs: h.incarnations(prop.ISR)}
+		Epochs: prop.BrokerEpochs}
 	epoch := b.epoch
 	if b.w.cfg.variant == SettledAtOnce {
 		h.after(h.State.ISRSettled(prop, partition.Accepted, cluster.LeaderAndISR{Leader: b.id, LeaderEpoch: prop.LeaderEpoch,

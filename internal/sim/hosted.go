@@ -15,10 +15,6 @@ type hosted struct {
 	b *broker
 	p int32
 
-	// As leader: the incarnation under which each follower fetched last in this
-	// epoch.
-	fetchers map[cluster.BrokerID]cluster.BrokerEpoch
-
 	parked []*parkedFetch
 	writes []pendingWrite
 
@@ -115,26 +111,10 @@ func (h *hosted) serve(f Fetch) Fetched {
 	return a
 }
 
-// incarnations are those of an ISR's members as they fetched; NoBrokerEpoch for
-// one that did not in this epoch.
-func (h *hosted) incarnations(isr []cluster.BrokerID) []cluster.BrokerEpoch {
-	out := make([]cluster.BrokerEpoch, len(isr))
-	for i, id := range isr {
-		out[i] = cluster.NoBrokerEpoch
-		if e, ok := h.fetchers[id]; ok {
-			out[i] = e
-		}
-		if id == h.b.id {
-			out[i] = h.b.epoch
-		}
-	}
-	return out
-}
-
 // fetch answers a follower, now or later.
 func (h *hosted) fetch(f Fetch, from cluster.BrokerEpoch, reply func(Fetched)) {
 	if h.State.CheckLeader(f.Current) == nil {
-		h.fetchers[f.From] = from
+		h.State.FollowerIs(f.From, from)
 	}
 	a := h.serve(f)
 	if !a.Waits() {
