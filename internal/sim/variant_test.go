@@ -15,10 +15,10 @@ var variants = []struct {
 	seed      uint64
 }{
 	{TruncateToHW, "StrongIsr", 1},
-	{NoLastEpoch, "StrongIsr", 3},
+	{NoLastEpoch, "LogMatching", 3},
 	{UnfencedFetch, "StrongIsr", 526},
 	{ExactEpochOnly, "LogMatching", 15},
-	{IgnoreOwnEpochs, "LogMatching", 44},
+	{IgnoreOwnEpochs, "Liveness", 44},
 	{NewLeaderCommitsAll, "ValidHighWatermark", 2},
 	{AckWhenSent, "StrongIsr", 1},
 	{WritesOutliveRole, "AckImpliesCommitted", 8},
@@ -29,7 +29,7 @@ var variants = []struct {
 	{WriteWithoutVersion, "EpochMonotone", 217},
 	{ReadToLEO, "NoReadAboveHw", 1},
 	{LatestIsHW, "HwMonotoneForClients", 3},
-	{UnknownIsFinal, "Liveness", 57},
+	{UnknownIsFinal, "Liveness", 246},
 }
 
 // TestVariants: every wrong variant is caught, most at once by the seed noted;
