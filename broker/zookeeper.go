@@ -12,6 +12,7 @@ import (
 	"github.com/kbroker/kbroker/config"
 	"github.com/kbroker/kbroker/internal/clock"
 	"github.com/kbroker/kbroker/internal/keystore"
+	"github.com/kbroker/kbroker/zkmeta"
 	zkclient "github.com/kbroker/kbroker/zkmeta/client"
 	"github.com/rs/zerolog"
 )
@@ -135,6 +136,14 @@ func remedy(c config.ZooKeeperTLS, err error) string {
 		return "; if the port in zookeeper.connect is a secureClientPort, set zookeeper.ssl.client.enable=true"
 	}
 	return ""
+}
+
+// noAuth says whose a znode may be.
+func noAuth(err error) error {
+	if !errors.Is(err, zkmeta.ErrNoAuth) {
+		return err
+	}
+	return fmt.Errorf("%w: the znode is another user's; set kbroker.zookeeper.digest or zookeeper.ssl.keystore.location to what the cluster's other brokers have (znodes of SASL users are out of reach)", err)
 }
 
 // refuseSASL looks at what the start scripts of Apache Kafka take JVM properties

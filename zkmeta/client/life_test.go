@@ -139,8 +139,8 @@ func TestNoSpin(t *testing.T) {
 	defer cancel()
 	_, err := s.Wait(ctx)
 	mustFail(t, err, zkmeta.ErrNotConnected)
-	if !strings.Contains(err.Error(), a.Addr) {
-		t.Errorf("the error does not name the servers: %v", err)
+	if !strings.Contains(err.Error(), a.Addr) || !strings.HasSuffix(err.Error(), s.problem().Error()) {
+		t.Errorf("the error does not name the servers and what went wrong last: %v", err)
 	}
 	if n := a.Accepted() + b.Accepted(); n < 3 || n > 7 {
 		t.Errorf("%d connections in 3.5 seconds", n)

@@ -275,6 +275,12 @@ func (s *store) setProblem(err error) {
 	s.libraryLog.Printf("%v", err)
 }
 
+func (s *store) problem() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lastError
+}
+
 func (s *store) wakeLocked() {
 	close(s.changed)
 	s.changed = make(chan struct{})
@@ -298,7 +304,7 @@ func (s *store) Session() (zkmeta.Session, error) {
 func (s *store) Wait(ctx context.Context) (zkmeta.Session, error) {
 	for {
 		s.mu.Lock()
-		sess, changed, closed, cause := s.cur, s.changed, s.closed, s.lastError
+		sess, changed, closed := s.cur, s.changed, s.closed
 		connected := sess != nil && sess.connected
 		s.mu.Unlock()
 		switch {
@@ -310,6 +316,7 @@ func (s *store) Wait(ctx context.Context) (zkmeta.Session, error) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
+			cause := s.problem() // the latest: there was none when the wait began
 			if cause == nil {
 				cause = ctx.Err()
 			}
