@@ -16,8 +16,8 @@ public class Load {
         p.put("enable.idempotence", "true");
         p.put("delivery.timeout.ms", Integer.toString(Integer.MAX_VALUE));
         p.put("max.block.ms", Integer.toString(Integer.MAX_VALUE));
-        p.put("request.timeout.ms", "5000");
-        p.put("metadata.max.age.ms", "2000");
+        p.put("request.timeout.ms", "3000");
+        p.put("metadata.max.age.ms", "1000");
         p.put("reconnect.backoff.max.ms", "500");
         try (KafkaProducer<String, String> producer = new KafkaProducer<>(p);
                 BufferedReader in = new BufferedReader(new InputStreamReader(System.in))) {

@@ -106,23 +106,16 @@ func (r *run) cutTails(deep bool) error {
 	return r.launch(m)
 }
 
-// noticed waits until a broker with a broken disk has ended, or at least is in no
-// ISR any more.
+// noticed waits until a broker whose only disk is broken has ended; the others go
+// on.
 func (r *run) noticed(m *member) error {
-	err := eventually(r.ctx, time.Minute, m.String()+" notices that its disk is broken", func() error {
-		if !m.proc.running() {
-			return nil
-		}
-		return r.c.outOfISR(m, r.l.topic, r.l.h.partitions)
-	})
-	if err != nil {
+	if err := r.goesOn(); err != nil {
 		return err
 	}
-	if m.proc.running() {
-		r.say("it is in no ISR")
-	} else {
-		r.say("it ended with %s", m.proc.exit())
+	if !m.proc.await(30 * time.Second) {
+		return fmt.Errorf("%s runs on with a broken disk", m)
 	}
+	r.say("it ended with %s", m.proc.exit())
 	return r.goesOn()
 }
 
@@ -176,7 +169,6 @@ func diskFull(r *run) error {
 		return err
 	}
 	r.say("there is room again")
-	m.proc.kill()
 	if err := each(func() error { return r.launch(m) }, r.healed, func() error { return r.terminate(m) }); err != nil {
 		return err
 	}
@@ -215,7 +207,7 @@ func fill(path string) error {
 	return nil
 }
 
-// fsyncError has every fsync of a broker fail until it ends or is in no ISR.
+// fsyncError has every fsync of a broker fail until it ends.
 func fsyncError(r *run) error {
 	m, err := r.target()
 	if err != nil {
@@ -243,6 +235,5 @@ func fsyncError(r *run) error {
 	if err != nil {
 		return err
 	}
-	m.proc.kill()
 	return r.launch(m)
 }

@@ -393,11 +393,8 @@ func (r *run) cutFor(d time.Duration, what string, pairs ...[2]place) error {
 		until := time.Now().Add(d)
 		err = each(r.goesOn, func() error { return r.pause(time.Until(until)) })
 	}
-	if e := mend(); err == nil {
-		err = e
-	}
 	r.say("the network is whole")
-	return err
+	return errors.Join(err, mend())
 }
 
 func (r *run) brokersAndZooKeeper(but *member) []place {
@@ -435,19 +432,26 @@ func cutOneWay(r *run) error {
 		return err
 	}
 	var pairs [][2]place
-	hears, d := r.rng.IntN(2) == 0, r.pastSession()
+	unheard, d := r.rng.IntN(2) == 0, r.pastSession()
 	for _, other := range places(r.c.others(m)) {
-		if hears {
+		if unheard {
 			pairs = append(pairs, [2]place{other, m.at})
 		} else {
 			pairs = append(pairs, [2]place{m.at, other})
 		}
 	}
-	what := r.describe(m) + " does not hear the others"
-	if hears {
-		what = r.describe(m) + " is not heard by the others"
+	what := "does not hear the others"
+	if unheard {
+		what = "is not heard by the others"
 	}
-	return r.cutFor(d, what, pairs...)
+	r.say("%s %s for %v", r.describe(m), what, d.Round(100*time.Millisecond))
+	// It keeps its session, and so what it leads; with no other in sync nothing is acked there.
+	mend, err := r.cut(pairs...)
+	if err == nil {
+		err = r.pause(d)
+	}
+	r.say("the network is whole")
+	return errors.Join(err, mend())
 }
 
 func cutZooKeeper(r *run) error {

@@ -198,7 +198,7 @@ func (l *load) startKcat(ctx context.Context) error {
 		}()
 		return nil
 	}, "kcat", "-P", "-b", bootstrap, "-t", l.topic, "-p", "0", "-E", "-vv", "-X", "acks=all", "-X", "enable.idempotence=true",
-		"-X", "message.timeout.ms=0", "-X", "linger.ms=0", "-X", "socket.timeout.ms=5000", "-X", "topic.metadata.refresh.interval.ms=2000",
+		"-X", "message.timeout.ms=0", "-X", "linger.ms=0", "-X", "socket.timeout.ms=5000", "-X", "request.timeout.ms=3000", "-X", "topic.metadata.refresh.interval.ms=1000",
 		"-X", "reconnect.backoff.max.ms=500", "-X", "retry.backoff.ms=100")
 	if err != nil {
 		return err
@@ -224,7 +224,7 @@ func (l *load) startKcat(ctx context.Context) error {
 		})
 		return nil
 	}, "kcat", "-C", "-b", bootstrap, "-t", l.topic, "-p", "0", "-o", "0", "-u", "-E", "-q", "-f", "%o %s\n",
-		"-X", "socket.timeout.ms=5000", "-X", "topic.metadata.refresh.interval.ms=2000", "-X", "reconnect.backoff.max.ms=500")
+		"-X", "socket.timeout.ms=5000", "-X", "topic.metadata.refresh.interval.ms=1000", "-X", "reconnect.backoff.max.ms=500")
 	l.reading = append(l.reading, p)
 	return err
 }

@@ -208,20 +208,19 @@ func (s *session) one(ctx context.Context, d drill, rng *rand.Rand) result {
 	out := result{name: d.name}
 	out.err = d.do(r)
 	hurt := time.Now()
-	if out.err == nil {
-		out.err = r.healed()
+	healed := r.healed()
+	if healed == nil {
+		healed = s.l.flows(ctx, s.o.heal)
 	}
-	if out.err == nil {
-		out.err = s.l.flows(ctx, s.o.heal)
-	}
-	if out.err == nil {
-		out.err = s.l.isRead(ctx, s.o.heal)
+	if healed == nil {
+		healed = s.l.isRead(ctx, s.o.heal)
 	}
 	out.heal, out.gap = time.Since(hurt), s.l.h.longestGap()
+	if healed == nil { // otherwise a stale leader might be asked
+		out.found, healed = s.l.verify(ctx)
+	}
 	if out.err == nil {
-		out.found, out.err = s.l.verify(ctx)
-	} else if found, err := s.l.verify(ctx); err == nil {
-		out.found = found // the replicas may be apart, but what else is wrong is worth to know
+		out.err = healed
 	}
 	out.took = time.Since(r.began)
 	if ctx.Err() == nil {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -122,20 +121,6 @@ func (c *cluster) whole(ctx context.Context, topic string, partitions int) error
 				return fmt.Errorf("%s on %s-%d: error %v, leader %d in epoch %d, ISR %v; ZooKeeper has leader %d in epoch %d, ISR %v", m, topic,
 					p.Partition, kerr.ErrorForCode(p.ErrorCode), p.Leader, p.LeaderEpoch, p.ISR, s.Leader, s.Epoch, s.ISR)
 			}
-		}
-	}
-	return nil
-}
-
-// outOfISR is nil when a broker is in no ISR.
-func (c *cluster) outOfISR(m *member, topic string, partitions int) error {
-	for p := range partitions {
-		s, err := c.state(topic, p)
-		if err != nil {
-			return err
-		}
-		if slices.Contains(s.ISR, m.id) {
-			return fmt.Errorf("%s is in the ISR of %s-%d: %v", m, topic, p, s.ISR)
 		}
 	}
 	return nil
