@@ -9,6 +9,7 @@
 //	logDir.ckpt     one writer of a directory's checkpoint files
 //	Log.flushing    one fsync of a log at a time; held across it
 //	Log.append      offsets, writes, rolls, truncation; held across system calls other than fsync
+//	Store.idReads   reading of partition.metadata, under none of a log's locks
 //	Log.state       memory only, never held across a system call
 //	Store.mu, fileCache.mu, indexCache.mu, scheduler.mu   memory only
 //

@@ -26,6 +26,7 @@ type listing struct {
 	cleaned   []string
 	swap      []string
 	epochs    bool // leader-epoch-checkpoint is there
+	metadata  bool // partition.metadata is
 }
 
 func (l *Log) list() (listing, error) {
@@ -67,6 +68,9 @@ func (ls *listing) add(name string) {
 		return
 	case name == leaderEpochCheckpoint:
 		ls.epochs = true
+		return
+	case name == partitionMetadataFile:
+		ls.metadata = true
 		return
 	}
 	base, ext, ok := parseFileName(name)
@@ -428,7 +432,7 @@ func (l *Log) settleEpochs(ld *loading, start, leo int64) error {
 	// What the file says of epochs without records can stay until there are some:
 	// every load drops it, Kafka's too.
 	if kept, _ := ld.epochs.TruncateFromEnd(cluster.Offset(leo)); l.epochs.Equal(kept) && !ld.epochsBad {
-		l.epochsDue = !l.epochs.Equal(ld.epochs)
+		l.epochsDue = l.epochsDue || !l.epochs.Equal(ld.epochs)
 		return nil
 	}
 	return l.writeEpochs()

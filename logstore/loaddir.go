@@ -185,9 +185,14 @@ func (s *Store) loadLog(d *logDir, name string, tp cluster.TopicPartition, point
 		return nil, err
 	}
 	l.logStart.Store(max(int64(start), l.segs[0].base))
-	ld := &loading{point: int64(point)}
-	if err := l.loadEpochs(ld); err != nil {
-		return nil, err
+	l.idUnread.Store(files.metadata)
+	ld := &loading{point: int64(point), epochsLost: true}
+	if l.size == 0 && l.active().base == 0 {
+		l.epochsDue = files.epochs // a log without a record has no epochs, whatever the file says
+	} else if files.epochs {
+		if err := l.loadEpochs(ld); err != nil {
+			return nil, err
+		}
 	}
 	intact := d.clean
 	if intact {
@@ -246,7 +251,7 @@ func (l *Log) finishLoad(ld *loading) error {
 		return err
 	}
 	l.dropFiles()
-	return l.loadTopicID()
+	return nil
 }
 
 // settleProducers makes producer state that of the log's end. After a recovery
@@ -261,17 +266,29 @@ func (l *Log) settleProducers(ld *loading, leo int64) error {
 	return l.dropSnapshots(l.isStraySnapshot)
 }
 
-func (l *Log) loadTopicID() error {
+// readTopicID reads partition.metadata when the topic's id is first asked for: a
+// broker of many partitions listens earlier. No lock of the log may be held.
+func (l *Log) readTopicID() {
+	if !l.idUnread.Load() {
+		return
+	}
+	l.store.idReads.Lock()
+	defer l.store.idReads.Unlock()
+	if !l.idUnread.Load() {
+		return
+	}
 	id, err := readPartitionMetadata(l.store.fs, l.path())
-	if err != nil {
-		if !isCorruptMetadata(err) {
-			return err
-		}
+	switch {
+	case isCorruptMetadata(err):
 		// A power loss may leave it empty. The controller says the id again.
 		l.store.log.Warn().Err(err).Msg("topic id cannot be read")
+	case err != nil:
+		_ = l.ioError("partition metadata read", err)
 	}
+	l.state.Lock()
 	l.topicID = id
-	return nil
+	l.state.Unlock()
+	l.idUnread.Store(false)
 }
 
 // removeDirLater removes a directory that was renamed for deletion.

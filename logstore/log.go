@@ -35,6 +35,7 @@ type Log struct {
 	gen      atomic.Uint64 // counts truncations
 
 	metadataDue atomic.Bool // partition.metadata is to be written before any data
+	idUnread    atomic.Bool // or was not read yet: topicID means nothing
 
 	state sync.Mutex
 	// Guarded by state.
@@ -93,6 +94,7 @@ func (l *Log) TopicPartition() cluster.TopicPartition { return l.tp }
 
 // TopicID is the topic's id; zero when none is known.
 func (l *Log) TopicID() cluster.TopicID {
+	l.readTopicID()
 	l.state.Lock()
 	defer l.state.Unlock()
 	return l.topicID
@@ -322,6 +324,7 @@ func (l *Log) HasLateTxn() bool {
 // with ErrInconsistentTopicID. The file that keeps the id is written soon, and
 // before any data.
 func (l *Log) SetTopicID(id cluster.TopicID) error {
+	l.readTopicID()
 	l.state.Lock()
 	defer l.state.Unlock()
 	if id.IsZero() || l.topicID == id {

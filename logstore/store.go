@@ -38,6 +38,7 @@ type Store struct {
 	sweeps      atomic.Int64 // counts the sweeps for idle logs
 
 	topology sync.Mutex     // serialises creation and deletion of logs
+	idReads  sync.Mutex     // one partition.metadata is read at a time; see readTopicID
 	calls    sync.WaitGroup // OnDirFailure under way
 
 	mu       sync.RWMutex

@@ -123,6 +123,7 @@ func (s *Store) adopt(d *logDir, name string, tp cluster.TopicPartition) (*Log, 
 		return nil, err
 	}
 	l.logStart.Store(l.segs[0].base)
+	l.idUnread.Store(files.metadata)
 	ld := &loading{recovered: true}
 	if err := l.loadEpochs(ld); err != nil {
 		return nil, err

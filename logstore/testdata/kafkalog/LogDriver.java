@@ -14,6 +14,7 @@ import org.apache.kafka.common.record.FileRecords;
 import org.apache.kafka.common.record.MemoryRecords;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.server.common.MetadataVersion;
+import org.apache.kafka.server.common.OffsetAndEpoch;
 import org.apache.kafka.server.util.Scheduler;
 import org.apache.kafka.storage.internals.log.AppendOrigin;
 import org.apache.kafka.storage.internals.log.LogAppendInfo;
@@ -97,6 +98,9 @@ public class LogDriver {
             case "epoch":
                 log.maybeAssignEpochStartOffset(Integer.parseInt(f[1]), log.logEndOffset());
                 return "ok";
+            case "ends":
+                Option<OffsetAndEpoch> end = log.endOffsetForEpoch(Integer.parseInt(f[1]));
+                return end.isEmpty() ? "-1 -1" : end.get().leaderEpoch() + " " + end.get().offset();
             case "hw":
                 log.updateHighWatermark(Long.parseLong(f[1]));
                 return "lso " + log.lastStableOffset();
