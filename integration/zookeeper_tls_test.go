@@ -179,7 +179,8 @@ func TestZooKeeperTLS(t *testing.T) {
 	for name, o := range map[string][]option{
 		"JKS":    {withZooKeeperTLS(stores.keyJKS, stores.trustJKS), withProps("zookeeper.set.acl", "true")},
 		"PKCS12": {withZooKeeperTLS(stores.keyP12, stores.trustP12), withProps("zookeeper.ssl.protocol", "TLSv1.3")},
-		"PEM": {withZooKeeperTLS(stores.keyPEM, stores.trustPEM), withProps("zookeeper.ssl.enabled.protocols", "TLSv1.2",
+		"PEM": {withZooKeeperTLS(stores.keyPEM, stores.trustPEM), withProps("zookeeper.ssl.keystore.password", "", // Java would decrypt a key that is plain
+			"zookeeper.ssl.enabled.protocols", "TLSv1.2",
 			"zookeeper.ssl.cipher.suites", "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "zookeeper.ssl.endpoint.identification.algorithm", "")},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/kbroker/kbroker/cluster"
 	"github.com/kbroker/kbroker/zkmeta"
 	"github.com/kbroker/kbroker/zkmeta/zkmetatest"
 )
@@ -55,16 +57,54 @@ func TestLostReply(t *testing.T) {
 	}
 }
 
-// TestNothingCrossesSessions: calls that hammer one session while it is cut and
-// expires are never applied in the next one.
+// TestNothingCrossesSessions: creates of ephemerals and conditional writes that
+// hammer one session while it is cut and expires are never applied in the next
+// one, and whoever waited for an answer gets an error.
 func TestNothingCrossesSessions(t *testing.T) {
 	t.Parallel()
 	z := shared.ZooKeeper(t)
 	p := zkmetatest.StartProxy(t, z.Addr)
 	s := openStore(t, Options{Connect: p.Addr + "," + zkmetatest.StartProxy(t, p.Addr).Addr + chroot(), SessionTimeout: 3 * time.Second})
 	sess := wait(t, s)
+	const counters = 8
+	versions := func(s zkmeta.Session) (out [counters]cluster.ZKVersion) {
+		for i := range out {
+			st, there, err := s.Exists(testContext(t), fmt.Sprintf("/c/%d", i), false)
+			if err != nil || !there {
+				t.Fatal(there, err)
+			}
+			out[i] = st.Version
+		}
+		return out
+	}
+	mustMulti(t, sess, zkmeta.Create("/c", nil, zkmeta.Persistent, nil))
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
+	for i := range counters {
+		path := fmt.Sprintf("/c/%d", i)
+		mustMulti(t, sess, zkmeta.Create(path, nil, zkmeta.Persistent, nil))
+		wg.Go(func() {
+			// One in four has the right version, whatever became of the writes
+			// that got no answer.
+			v := cluster.ZKVersion(0)
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					if _, err := sess.Multi(testContext(t), zkmeta.Set(path, nil, -1)); !errors.Is(err, zkmeta.ErrSessionExpired) {
+						t.Errorf("%s in the dead session: %v", path, err)
+					}
+					return
+				default:
+				}
+				r, err := sess.Multi(testContext(t), zkmeta.Set(path, nil, v+cluster.ZKVersion(n%4)))
+				if err == nil {
+					v = r[0].Stat.Version
+				} else {
+					runtime.Gosched()
+				}
+			}
+		})
+	}
 	for i := range 40 {
 		wg.Go(func() {
 			for n := 0; ; n++ {
@@ -89,11 +129,15 @@ func TestNothingCrossesSessions(t *testing.T) {
 	if next.Generation() != 2 || next.ID() == sess.ID() {
 		t.Fatalf("session %#x of generation %d", next.ID(), next.Generation())
 	}
+	before := versions(next)
 	mustMulti(t, next, zkmeta.Create("/mine", nil, zkmeta.Ephemeral, nil))
 	close(stop)
 	wg.Wait()
+	if after := versions(next); after != before {
+		t.Errorf("versions %v in the new session, then %v: a write of the dead one was sent", before, after)
+	}
 	names, _, err := next.Children(testContext(t), "/", false)
-	if err != nil || len(names) != 1 || names[0] != "mine" {
+	if err != nil || !slices.Equal(names, []string{"c", "mine"}) {
 		t.Fatalf("ephemerals of the dead session live in the new one: %q, %v", names, err)
 	}
 }
