@@ -71,7 +71,7 @@ func (im *Image) led(p *partition) verdict {
 	switch s := &p.state; {
 	case p.wish == PreferredElection && im.preferable(p):
 		return im.lead(p, p.replicas[0].id, "preferred election")
-	case p.suspect && im.online(p, s.Leader) && (!im.fit(p, s.Leader) || im.trusts(p, s.Leader) != trusted):
+	case p.suspect && im.online(p, s.Leader) && im.leaderRestarted(p):
 		return im.elect(p)
 	case im.online(p, s.Leader) && slices.Contains(s.ISR, s.Leader):
 		return im.shrink(p)
@@ -80,6 +80,17 @@ func (im *Image) led(p *partition) verdict {
 	default:
 		return im.elect(p)
 	}
+}
+
+// leaderRestarted: its log may end earlier than before, so that whoever leads, in
+// the first place itself, does so in a new epoch: others have records of the old
+// one that it would write anew. Without others there is nobody to differ from.
+func (im *Image) leaderRestarted(p *partition) bool {
+	if len(p.replicas) == 1 {
+		return false
+	}
+	at := slices.Index(p.state.ISR, p.state.Leader)
+	return at >= 0 && im.restarted(p, at)
 }
 
 // create: the first live replica leads, all live ones are in the ISR.

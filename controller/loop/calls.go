@@ -149,7 +149,6 @@ func (l *Loop) UncleanElectionChanged() {
 // Codes of AlterPartition's answers that the pure controller does not give.
 const (
 	codeNotController         = 41
-	codeInvalidUpdateVersion  = 95
 	codeUnknownTopicID        = 100
 	codeIneligibleReplica     = 107
 	codeOperationNotAttempted = 55
@@ -172,64 +171,96 @@ func (l *Loop) AlterPartition(ctx context.Context, req *kmsg.AlterPartitionReque
 	return resp, err
 }
 
-// granted is an answer that waits for its write.
-type granted struct{ topic, partition int }
+// asked is a partition of an AlterPartition whose answer is still open.
+type asked struct {
+	wish   controller.Alter
+	answer *kmsg.AlterPartitionResponseTopicPartition
+}
 
 func (l *Loop) alter(t *term, req *kmsg.AlterPartitionRequest, resp *kmsg.AlterPartitionResponse) error {
-	plan := controller.Plan{Epoch: t.im.Epoch()}
-	var waiting []granted
+	var open []asked
 	for _, rt := range req.Topics {
 		name, known := rt.Topic, true
 		if req.Version >= 2 {
 			name, known = t.im.TopicByID(rt.TopicID)
 		}
 		answer := kmsg.AlterPartitionResponseTopic{Topic: rt.Topic, TopidID: rt.TopicID}
-		for _, rp := range rt.Partitions {
-			a := kmsg.NewAlterPartitionResponseTopicPartition()
+		answer.Partitions = make([]kmsg.AlterPartitionResponseTopicPartition, len(rt.Partitions))
+		for i, rp := range rt.Partitions {
+			a := &answer.Partitions[i]
+			a.Default()
 			a.Partition = rp.Partition
-			if !known {
+			if known {
+				open = append(open, asked{alterOf(req, name, rp), a})
+			} else {
 				a.ErrorCode = codeUnknownTopicID
-				answer.Partitions = append(answer.Partitions, a)
-				continue
 			}
-			wish := alterOf(req, name, rp)
-			w, write, code := t.im.Alter(wish)
-			switch {
-			case write:
-				waiting = append(waiting, granted{len(resp.Topics), len(answer.Partitions)})
-				plan.Writes = append(plan.Writes, w)
-			case code == 0:
-				t.putState(&a, wish.Partition)
-			case code == codeIneligibleReplica && req.Version < 2:
-				a.ErrorCode = codeOperationNotAttempted
-			default:
-				a.ErrorCode = code
-			}
-			answer.Partitions = append(answer.Partitions, a)
 		}
 		resp.Topics = append(resp.Topics, answer)
 	}
+	// A write that is refused may have been made before, by an attempt whose
+	// outcome nobody learned, or the znode has moved on: what was read up since
+	// says which. A leader that got INVALID_UPDATE_VERSION would not ask again.
+	for range alterAttempts {
+		var err error
+		if open, err = l.alterOnce(t, open, req.Version); err != nil {
+			return err
+		}
+		if len(open) == 0 {
+			return nil // the step after the call sends what is due
+		}
+		if err := t.read(); err != nil {
+			l.failed("altering partitions", err)
+			return ErrNotController
+		}
+	}
+	for _, x := range open {
+		x.answer.ErrorCode = codeNotController // which leaders ask again after
+	}
+	return nil
+}
+
+// alterAttempts bounds how often a refused write is tried in one call.
+const alterAttempts = 3
+
+// alterOnce answers what can be answered; what is left was refused by ZooKeeper.
+func (l *Loop) alterOnce(t *term, open []asked, version int16) (left []asked, err error) {
+	plan := controller.Plan{Epoch: t.im.Epoch()}
+	var waiting []asked
+	for _, x := range open {
+		w, write, code := t.im.Alter(x.wish)
+		switch {
+		case write:
+			waiting = append(waiting, x)
+			plan.Writes = append(plan.Writes, w)
+		case code == 0:
+			t.putState(x.answer, x.wish.Partition)
+		case code == codeIneligibleReplica && version < 2:
+			x.answer.ErrorCode = codeOperationNotAttempted
+		default:
+			x.answer.ErrorCode = code
+		}
+	}
 	if len(plan.Writes) == 0 {
-		return nil
+		return nil, nil
 	}
 	results, err := t.write(plan.Writes)
 	t.im.Settle(plan, results)
-	for i, g := range waiting {
-		a := &resp.Topics[g.topic].Partitions[g.partition]
+	for i, x := range waiting {
 		if results[i].Accepted {
-			t.putState(a, plan.Writes[i].TopicPartition())
+			t.putState(x.answer, x.wish.Partition)
 		} else {
-			a.ErrorCode = codeInvalidUpdateVersion
+			left = append(left, x)
 		}
 	}
 	if err != nil {
 		l.failed("altering partitions", err)
 		if over(err) {
-			return ErrNotController
+			return nil, ErrNotController
 		}
-		return err
+		return nil, err
 	}
-	return nil // the step after the call sends what is due
+	return left, nil
 }
 
 func alterOf(req *kmsg.AlterPartitionRequest, topic string, p kmsg.AlterPartitionRequestTopicPartition) controller.Alter {

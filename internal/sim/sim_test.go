@@ -13,7 +13,7 @@ var (
 	fromFlag  = flag.Uint64("sim.from", 1, "the first seed")
 	seedsFlag = flag.Int("sim.seeds", 2000, "how many seeds TestSeeds runs")
 	forFlag   = flag.Duration("sim.for", 0, "how long TestLong runs; it starts at -sim.from")
-	strict    = flag.Bool("sim.strict", false, "a leader that restarted and lost its tail while no controller looked may not lead on in its epoch")
+	strict    = flag.Bool("sim.strict", true, "a leader that restarted and lost its tail while no controller looked may not lead on in its epoch")
 	briefly   = flag.Bool("sim.brief", false, "a failing seed is named, and not minimised")
 )
 
