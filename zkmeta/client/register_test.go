@@ -199,7 +199,7 @@ func TestRegisterAfterKill(t *testing.T) {
 	if second <= first {
 		t.Errorf("epoch %d after %d", second, first)
 	}
-	if took > 2500*time.Millisecond {
+	if took > 4*time.Second { // time-out, tick, and a busy machine; its patience would be 6 s
 		t.Errorf("it took %v", took)
 	}
 	t.Logf("registered %v after the start", took)
