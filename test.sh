@@ -126,6 +126,8 @@ matrix() {
     env KBROKER_SUBJECT="${subject%:*}" KBROKER_METADATA="${subject#*:}" \
       go test -count=1 -timeout 60m -tags integration ./integration || failed+=("$subject")
   done
+  printf '\n== zkmeta against a real ZooKeeper\n'
+  env KBROKER_TEST_KAFKA_LIBS="$PWD/.cache/integration/kafka-3.9.2" go test -count=1 -timeout 10m ./zkmeta/... || failed+=(zkmeta)
   [ ${#failed[@]} -eq 0 ] || die "failed: ${failed[*]}"
 }
 

@@ -48,9 +48,10 @@ var rules = map[string]rule{
 
 	"console": {imports: []string{"internal/metric"}},
 
-	"cmd/kbroker": {imports: []string{"broker", "config", "console", "logstore", "zkmeta/...", "internal/vfs"}},
-	"integration": {},
-	"bench/...":   {imports: []string{"bench/...", "protocol", "protocol/record"}},
+	"cmd/kbroker":       {imports: []string{"broker", "config", "console", "logstore", "zkmeta/...", "internal/vfs"}},
+	"integration":       {},
+	"integration/drill": {},
+	"bench/...":         {imports: []string{"bench/...", "protocol", "protocol/record"}},
 
 	"internal/archtest":   {},
 	"internal/clock":      {},
