@@ -215,7 +215,7 @@ func (b *Broker) openLogs(context.Context) error {
 	}
 	b.replication = b.newReplication()
 	host := replica.NewHost(replica.Options{Self: b.id, Store: logs, TopicConfig: b.configs.Topic, MaxLag: c.ReplicaLagTimeMax,
-		FenceAfter: c.ZooKeeperSessionTimeout, Fetching: b.replication.fetchers, Proposals: b.replication.isr, Clock: b.o.Clock, Logger: b.o.Logger})
+		FenceAfter: fenceAfter(c), Fetching: b.replication.fetchers, Proposals: b.replication.isr, Clock: b.o.Clock, Logger: b.o.Logger})
 	logs.SetHighWatermarkSource(host.HighWatermarks)
 	b.host.Store(host)
 	b.replication.start(b, host)

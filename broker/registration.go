@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
+	"github.com/kbroker/kbroker/config"
 	"github.com/kbroker/kbroker/zkmeta"
 	zkclient "github.com/kbroker/kbroker/zkmeta/client"
 )
@@ -143,7 +145,7 @@ func (r *registration) watchFeatures(ctx context.Context, s zkmeta.Session) erro
 // leaders that may have lost their cluster fence themselves.
 func (r *registration) watchConnection(e zkmeta.EventType) {
 	h := r.b.host.Load()
-	if h == nil || r.b.static.ZooKeeperFencing == "off" {
+	if h == nil || fenceAfter(r.b.static) == 0 {
 		return
 	}
 	switch e {
@@ -152,6 +154,15 @@ func (r *registration) watchConnection(e zkmeta.EventType) {
 	case zkmeta.Connected, zkmeta.SessionStarted:
 		h.ZooKeeperLost(false)
 	}
+}
+
+// fenceAfter is after what time without ZooKeeper a leader may be deposed; 0 turns
+// fencing off.
+func fenceAfter(c *config.Broker) time.Duration {
+	if c.ZooKeeperFencing == "off" {
+		return 0
+	}
+	return c.ZooKeeperSessionTimeout
 }
 
 func (r *registration) keep(generation uint64) {

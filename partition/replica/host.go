@@ -38,7 +38,8 @@ type Options struct {
 	MaxLag      time.Duration // replica.lag.time.max.ms; 0: its default
 	Fetching    Fetching      // nil: nobody is followed
 	Proposals   Proposals     // nil: the ISR stays as the controller makes it
-	// FenceAfter is the session's time-out: see Host.ZooKeeperLost.
+	// FenceAfter is the session's time-out, 0 when leaders never fence themselves:
+	// see Host.ZooKeeperLost.
 	FenceAfter time.Duration
 	Clock      clock.Clock // nil: the machine's
 	Logger     zerolog.Logger
@@ -82,6 +83,7 @@ type Host struct {
 	live atomic.Pointer[[]cluster.BrokerID] // sorted; replaced, never changed
 	// lostAt is when ZooKeeper was lost, as partition.Time and one; 0: it is not.
 	lostAt atomic.Int64
+	stalls stalls
 	isr    ISRCounts
 
 	// Arrivals holds the fetches of followers that know of a partition, or of an
@@ -118,34 +120,6 @@ func (h *Host) isrChanged(tp cluster.TopicPartition, from, to []cluster.BrokerID
 	h.o.Logger.Info().Stringer("partition", tp).Any("from", from).Any("to", to).Msg("ISR changed")
 }
 
-// ZooKeeperLost tells whether the connection to ZooKeeper is lost
-// (kbroker.zookeeper.fencing). Once it has been for the session's time-out,
-// another leader may have been elected, or ZooKeeper is down for everybody; what
-// tells the two apart is whether the followers still fetch. A leader of which
-// some follower in the ISR has not for as long answers NOT_LEADER_OR_FOLLOWER to
-// acks=0 and 1 and to consumers. acks=all needs no fence: HW does not pass
-// without the followers. A leader alone in its ISR keeps serving, as nobody else
-// can be elected.
-func (h *Host) ZooKeeperLost(lost bool) {
-	switch {
-	case !lost:
-		h.lostAt.Store(0)
-	default:
-		h.lostAt.CompareAndSwap(0, int64(h.now())+1)
-	}
-}
-
-// fencedLocked reports whether the replica may not serve what needs no follower.
-// The caller holds state.
-func (r *Replica) fencedLocked() bool {
-	at := r.host.lostAt.Load()
-	if at == 0 {
-		return false
-	}
-	now, after := r.host.now(), r.host.o.FenceAfter
-	return now-partition.Time(at) >= partition.Time(after) && r.part.CutOff(now, after)
-}
-
 // LiveBrokersChanged tells which brokers are live, sorted.
 func (h *Host) LiveBrokersChanged(live []cluster.BrokerID) {
 	if slices.Equal(*h.live.Load(), live) {
@@ -162,6 +136,7 @@ func (h *Host) LiveBrokersChanged(live []cluster.BrokerID) {
 // replica.lag.time.max.ms.
 func (h *Host) Tick() {
 	now := h.now()
+	h.stalls.tick(now, partition.Time(h.o.FenceAfter))
 	for _, r := range h.all() {
 		r.tick(now)
 	}
@@ -364,7 +339,11 @@ func (r *Replica) becomeLeaderLocked(c RoleChange) (partition.Effects, error) {
 	}
 	r.state.Lock()
 	defer r.state.Unlock()
-	effects, err := r.part.BecomeLeader(c.State, c.Assignment, r.host.now())
+	now := r.host.now()
+	effects, err := r.part.BecomeLeader(c.State, c.Assignment, now)
+	if fresh && err == nil {
+		r.leads = now
+	}
 	r.checkLocked()
 	return effects, err
 }

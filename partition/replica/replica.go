@@ -24,8 +24,9 @@ type Replica struct {
 
 	append   sync.Mutex         // appends, role changes, truncation
 	sentAway producers.SentAway // guarded by append
-	state    sync.Mutex         // guards part
+	state    sync.Mutex         // guards part and leads
 	part     partition.State
+	leads    partition.Time // when it was told to lead in a new epoch
 
 	// Data holds the fetches that wait for more to read, Committed the
 	// produces that wait for HW, Deleted the DeleteRecords that wait for the
@@ -126,13 +127,13 @@ func (r *Replica) mayAppend(acksAll bool) (cluster.LeaderEpoch, error) {
 	if err := r.part.CheckLeader(cluster.NoLeaderEpoch); err != nil {
 		return 0, err
 	}
-	switch {
-	case acksAll:
+	if r.fencedLocked() {
+		return 0, partition.ErrNotLeader
+	}
+	if acksAll {
 		if err := r.part.CheckMinISR(); err != nil {
 			return 0, err
 		}
-	case r.fencedLocked():
-		return 0, partition.ErrNotLeader
 	}
 	return r.part.LeaderEpoch(), nil
 }
