@@ -183,6 +183,9 @@ func TestHistory(t *testing.T) {
 	if err := h.since(m); err == nil || err.Error() != "one has had nothing acked in partition 1" {
 		t.Errorf("%v", err)
 	}
+	if err := h.since(m, "one"); err != nil {
+		t.Error(err)
+	}
 	write(one, 1, 1)
 	if err := h.since(m); err != nil {
 		t.Error(err)

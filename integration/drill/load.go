@@ -276,10 +276,10 @@ func (l *load) startJava(ctx context.Context) error {
 }
 
 // flows waits until every writer has had something acked in each of its
-// partitions that it sent after now.
-func (l *load) flows(ctx context.Context, within time.Duration) error {
+// partitions that it sent after now. Some may be excused.
+func (l *load) flows(ctx context.Context, within time.Duration, excused ...string) error {
 	m := l.h.mark()
-	return eventually(ctx, within, "records are acked", func() error { return l.h.since(m) })
+	return eventually(ctx, within, "records are acked", func() error { return l.h.since(m, excused...) })
 }
 
 // isRead waits until every consumer has read what is acked now.
