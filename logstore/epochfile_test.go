@@ -63,6 +63,7 @@ func TestEpochsThatNoBatchHas(t *testing.T) {
 						r.open()
 						wantEpochs(t, r.log(tpA), want)
 						r.crash()
+						checkDir(t, r.fs) // nothing beyond the end stays in the file
 					}
 					r.open()
 					mustAppend(t, r.log(tpA), batchOf(1, 1, testStartMs), 4)

@@ -429,9 +429,11 @@ func (l *Log) settleEpochs(ld *loading, start, leo int64) error {
 	}
 	l.epochs, _ = l.epochs.TruncateFromEnd(cluster.Offset(leo))
 	l.epochs, _ = l.epochs.TruncateFromStart(cluster.Offset(start))
-	// What the file says of epochs without records can stay until there are some:
-	// every load drops it, Kafka's too.
-	if kept, _ := ld.epochs.TruncateFromEnd(cluster.Offset(leo)); l.epochs.Equal(kept) && !ld.epochsBad {
+	// What the file says of an epoch that begins at the end can stay until it has
+	// records: every load drops it, Kafka's too. Beyond the end it is wrong.
+	kept, _ := ld.epochs.TruncateFromEnd(cluster.Offset(leo))
+	_, beyond := ld.epochs.TruncateFromEnd(cluster.Offset(leo) + 1)
+	if l.epochs.Equal(kept) && !beyond && !ld.epochsBad {
 		l.epochsDue = l.epochsDue || !l.epochs.Equal(ld.epochs)
 		return nil
 	}

@@ -187,7 +187,7 @@ func (s *Store) loadLog(d *logDir, name string, tp cluster.TopicPartition, point
 	l.logStart.Store(max(int64(start), l.segs[0].base))
 	l.idUnread.Store(files.metadata)
 	ld := &loading{point: int64(point), epochsLost: true}
-	if l.size == 0 && l.active().base == 0 {
+	if d.clean && l.size == 0 && l.active().base == 0 {
 		l.epochsDue = files.epochs // a log without a record has no epochs, whatever the file says
 	} else if files.epochs {
 		if err := l.loadEpochs(ld); err != nil {

@@ -68,6 +68,9 @@ func (x *modelRun) compareEpochs(after string) {
 	if x.idle != nil && int64(x.idle.Start) != x.m.leo {
 		x.idle = nil // it has records now, or was cut off
 	}
+	if e, start, ok := c.Latest(); ok && x.idle == nil && int64(start) >= x.m.backed() && x.m.backed() < x.m.leo {
+		x.idle = &epochs.Entry{Epoch: e, Start: start} // its records behind a gap were cut off; the gap is its own
+	}
 	for e := range x.epoch + 2 {
 		x.compareEpochEnd(after, e)
 	}
@@ -93,7 +96,7 @@ func (x *modelRun) compareEpochEnd(after string, asked cluster.LeaderEpoch) {
 		if newest = x.idle.Epoch; newest <= asked {
 			known = newest
 		} else if upTo < 0 {
-			from, upTo = x.m.leo, x.m.leo
+			from, upTo = int64(x.idle.Start), int64(x.idle.Start)
 		}
 	}
 	if newest == cluster.NoLeaderEpoch {
