@@ -104,8 +104,11 @@ func (f *fetcher) diverged(p *followed, d replica.Diverging, hw cluster.Offset) 
 		return
 	}
 	e := f.log.Info()
-	if t.BelowHW {
+	switch {
+	case t.BelowHW:
 		e = f.log.Error()
+	case t.From == t.To: // only an epoch without records went
+		e = f.log.Debug()
 	}
 	e.Stringer("partition", p.tp).Int32("divergingEpoch", int32(d.Epoch)).Int64("endOffset", int64(d.EndOffset)).
 		Int64("from", int64(t.From)).Int64("to", int64(t.To)).Bool("belowHW", t.BelowHW).Msg("truncated to where the log agrees with the leader's")

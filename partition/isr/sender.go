@@ -247,7 +247,10 @@ func (s *Sender) settle(a asked, r *kmsg.AlterPartitionResponseTopicPartition) e
 	default:
 		return code
 	}
-	if code != 0 {
+	switch {
+	case o == partition.Reverted: // as each follower of a leaver gets
+		s.o.Logger.Debug().Stringer("partition", a.r.TopicPartition()).Any("isr", a.p.ISR).Str("error", code.Error()).Msg("the controller takes a replica into no ISR now")
+	case code != 0:
 		s.o.Logger.Warn().Stringer("partition", a.r.TopicPartition()).Any("isr", a.p.ISR).Str("error", code.Error()).Msg("the controller refuses an ISR")
 	}
 	state := cluster.LeaderAndISR{Leader: cluster.BrokerID(r.LeaderID), LeaderEpoch: cluster.LeaderEpoch(r.LeaderEpoch),
