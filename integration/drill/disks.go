@@ -154,7 +154,8 @@ func diskFull(r *run) error {
 	if err := command("cp", "-a", aside+"/.", m.data()); err != nil {
 		return err
 	}
-	if err := each(func() error { return r.launch(m) }, r.healed, r.goesOn); err != nil {
+	elect := func() error { return r.c.electPreferred(r.ctx) } // so that it leads again
+	if err := each(func() error { return r.launch(m) }, r.healed, elect, r.healed, r.goesOn); err != nil {
 		return err
 	}
 	r.say("the disk of %s fills up", r.describe(m))

@@ -156,6 +156,21 @@ func (c *cluster) createTopic(ctx context.Context, topic string, partitions int)
 	return eventually(ctx, time.Minute, topic+" is whole", func() error { return c.whole(ctx, topic, partitions) })
 }
 
+// electPreferred gives every partition back to its first replica.
+func (c *cluster) electPreferred(ctx context.Context) error {
+	cl, err := c.client()
+	if err != nil {
+		return err
+	}
+	adm := kadm.NewClient(cl)
+	defer adm.Close()
+	_, err = adm.ElectLeaders(ctx, kadm.ElectPreferredReplica, nil)
+	if err != nil {
+		return fmt.Errorf("elect the preferred leaders: %w", err)
+	}
+	return nil
+}
+
 func (c *cluster) deleteTopic(ctx context.Context, topic string) error {
 	cl, err := c.client()
 	if err != nil {
