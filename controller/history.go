@@ -25,7 +25,7 @@ func (im *Image) record(p *partition, isr []cluster.BrokerID, restart bool) *clu
 			h.Joined[i] = b.Epoch
 		}
 	}
-	h.Left = left(p, isr)
+	h.Left = im.left(p, isr)
 	return h
 }
 
@@ -37,8 +37,10 @@ func joined(s *cluster.LeaderAndISR, at int) cluster.BrokerEpoch {
 }
 
 // left are the groups of those that left, less those that came back or are not
-// assigned any more.
-func left(p *partition, isr []cluster.BrokerID) [][]cluster.BrokerID {
+// assigned any more. Who leaves because it restarted uncleanly has what was
+// acknowledged no more surely than who stays: all may have lost power at once, and
+// registered one after the other.
+func (im *Image) left(p *partition, isr []cluster.BrokerID) [][]cluster.BrokerID {
 	if !p.known {
 		return nil
 	}
@@ -59,7 +61,13 @@ func left(p *partition, isr []cluster.BrokerID) [][]cluster.BrokerID {
 			keep(group)
 		}
 	}
-	keep(p.state.ISR)
+	var sure []cluster.BrokerID
+	for at, id := range p.state.ISR {
+		if !(im.restarted(p, at) && im.unclean(p, at)) {
+			sure = append(sure, id)
+		}
+	}
+	keep(sure)
 	return out
 }
 
