@@ -134,6 +134,9 @@ func (l *Log) noteEpochs(buf []byte) error {
 		at += b.Length()
 	}
 	l.state.Unlock()
+	if l.epochsLazy {
+		l.epochsLazy, l.unsynced.epochs, l.unsynced.dir = false, true, true
+	}
 	if !changed && !l.epochsDue {
 		return nil
 	}

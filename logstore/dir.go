@@ -52,7 +52,11 @@ func (d *logDir) fail(op string, err error) error {
 	}
 	f := &dirFailure{fmt.Errorf("%w: %s: %s: %w", ErrStorage, d.path, op, err)}
 	if d.failed.CompareAndSwap(nil, f) {
-		d.store.log.Error().Err(err).Str("dir", d.path).Str("op", op).Msg("log directory goes offline")
+		e := d.store.log.Error()
+		if !d.store.opened.Load() {
+			e = d.store.log.Warn() // without any other directory, the start ends with an error of its own
+		}
+		e.Err(err).Str("dir", d.path).Str("op", op).Msg("log directory goes offline")
 		d.store.dirFailed(d, f.err)
 	}
 	return d.check()

@@ -58,6 +58,7 @@ type Log struct {
 	snapshots   []int64 // offsets of the .snapshot files, rising
 	lastSnap    int64   // offset of the last snapshot taken or loaded, or the log's start
 	unsynced    unsynced
+	epochsLazy  bool  // the checkpoint was written for an epoch without records, and is synced with the first; guarded by append
 	epochsDue   bool  // the checkpoint differs in epochs without records; guarded by append
 	lastFlush   int64 // ms
 	lastTouched int64 // the store's sweep at which it was appended to last
@@ -281,6 +282,10 @@ func (l *Log) BecomeLeaderEpoch(epoch cluster.LeaderEpoch, start cluster.Offset)
 	l.epochs = c
 	l.state.Unlock()
 	l.epochsDue = l.epochsDue || changed
+	if changed && l.unsynced.root { // a new log has the file from its first epoch on, as Kafka's
+		l.epochsLazy = true
+		return l.wrap(l.replaceEpochs())
+	}
 	return nil
 }
 

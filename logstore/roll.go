@@ -112,6 +112,14 @@ func (l *Log) writeFile(name string, data []byte) error {
 // writeEpochs writes the leader epoch checkpoint, which the next flush makes
 // durable. The caller holds append.
 func (l *Log) writeEpochs() error {
+	if err := l.replaceEpochs(); err != nil {
+		return err
+	}
+	l.unsynced.epochs, l.unsynced.dir = true, true
+	return nil
+}
+
+func (l *Log) replaceEpochs() error {
 	l.state.Lock()
 	data := l.epochs.Encode()
 	l.state.Unlock()
@@ -122,7 +130,6 @@ func (l *Log) writeEpochs() error {
 		return l.ioError("leader epoch checkpoint write", err)
 	}
 	l.epochsDue = false
-	l.unsynced.epochs, l.unsynced.dir = true, true
 	return nil
 }
 
