@@ -59,10 +59,10 @@ type Controller interface {
 	Active() bool
 	// AllocateProducerIDs hands the next block of producer ids to a broker.
 	AllocateProducerIDs(ctx context.Context, broker cluster.BrokerID, epoch cluster.BrokerEpoch) (start int64, n int32, err error)
-	// ControlledShutdown takes leaderships from a broker and returns what it
 	// AwaitAcknowledged waits until every live broker has acknowledged all that
 	// was due to it.
 	AwaitAcknowledged(ctx context.Context) error
+	// ControlledShutdown takes leaderships from a broker and returns what it
 	// still leads.
 	ControlledShutdown(ctx context.Context, broker cluster.BrokerID, epoch cluster.BrokerEpoch) (left []cluster.TopicPartition, err error)
 	// ElectLeaders holds elections, for all partitions if none is named.
