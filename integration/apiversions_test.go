@@ -163,14 +163,3 @@ func TestWireHeaders(t *testing.T) {
 		await[*kmsg.ApiVersionsResponse](t, w, req, 5)
 	}
 }
-
-// advertises says whether the broker offers an API at all.
-func advertises(t testing.TB, b *broker, key int16) bool {
-	t.Helper()
-	for _, k := range ask[*kmsg.ApiVersionsResponse](t, dial(t, b), kmsg.NewPtrApiVersionsRequest()).ApiKeys {
-		if k.ApiKey == key {
-			return true
-		}
-	}
-	return false
-}
