@@ -109,7 +109,8 @@ func TestMixedJoin(t *testing.T) {
 	c := newCluster(t, kafka, kafka, kbroker)
 	c.broker(3).props["kbroker.controller.eligible"] = "false"
 	c.broker(2).props["zookeeper.session.timeout.ms"] = "30000"
-	c.start(t, 1, 2)
+	c.start(t, 1) // the controller
+	c.start(t, 2)
 	topic := topicName(t)
 	c.createTopic(t, topic, 2, 2)
 	l := newLoadOn(t, c, topic, 2)
