@@ -100,16 +100,16 @@ func (r *rig) request() (protocol.Header, kmsg.Request) {
 		r.conn.SetReadDeadline(time.Now().Add(10 * time.Second))
 		var size [4]byte
 		_, err := io.ReadFull(r.conn, size[:])
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) {
-			r.conn = nil
+		frame := make([]byte, binary.BigEndian.Uint32(size[:]))
+		if err == nil {
+			_, err = io.ReadFull(r.conn, frame)
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.ErrClosedPipe) {
+			r.conn = nil // given up, perhaps in the middle of a request
 			continue
 		}
 		if err != nil {
 			r.t.Fatalf("no request: %v", err)
-		}
-		frame := make([]byte, binary.BigEndian.Uint32(size[:]))
-		if _, err := io.ReadFull(r.conn, frame); err != nil {
-			r.t.Fatal(err)
 		}
 		h, body, err := protocol.ParseHeader(frame)
 		if err != nil {
