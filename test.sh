@@ -104,7 +104,7 @@ fuzz_seeds() {
 }
 
 quick() {
-  need java:default-jdk-headless javac:default-jdk-headless mvn:maven kcat:kcat cgo:gcc,libc6-dev
+  need java:default-jdk-headless javac:default-jdk-headless mvn:maven kcat:kcat strace:strace cgo:gcc,libc6-dev
   step "format" gofmt_clean
   step "vet" vet
   step "staticcheck" staticcheck

@@ -21,7 +21,6 @@ import (
 // has ISR changes settled by the controller, and looks after its followers.
 type replication struct {
 	link     *controllerLink
-	peers    *peers
 	fetchers *fetcher.Set
 	isr      *isr.Sender
 	cancel   context.CancelFunc
@@ -40,11 +39,11 @@ func (b *Broker) newReplication() *replication {
 	}
 	p := &peers{cache: b.cache, listener: c.InterBrokerListener, control: control,
 		client: client.Options{ClientID: strconv.Itoa(int(b.id)), RequestTimeout: c.ControllerSocketTimeout, Clock: b.o.Clock}}
-	r := &replication{peers: p, link: &controllerLink{peers: p}, done: make(chan struct{})}
+	r := &replication{link: &controllerLink{peers: p}, done: make(chan struct{})}
 	epoch := func() cluster.BrokerEpoch { return cluster.BrokerEpoch(b.epoch.Load()) }
 	r.fetchers = fetcher.New(fetcher.Options{Self: b.id, BrokerEpoch: epoch, Fetchers: int(c.ReplicaFetchers),
-		Dial: func(ctx context.Context, id cluster.BrokerID) (*client.Conn, error) {
-			return p.dialLeader(ctx, id, fetcher.ClientID(b.id, 0), c.ReplicaSocketTimeout)
+		Dial: func(ctx context.Context, id cluster.BrokerID, clientID string) (*client.Conn, error) {
+			return p.dialLeader(ctx, id, clientID, c.ReplicaSocketTimeout)
 		},
 		MaxWait: c.ReplicaFetchWaitMax, MinBytes: c.ReplicaFetchMinBytes, MaxBytes: c.ReplicaFetchResponseMaxBytes,
 		Throttle: quota.NewReplication(func() int64 { return b.configs.Broker().FollowerReplicationRate },

@@ -43,6 +43,7 @@ type told struct {
 type fetcher struct {
 	o      *Options
 	to     cluster.BrokerID
+	name   string // the client id
 	ctx    context.Context
 	cancel context.CancelFunc
 	log    zerolog.Logger
@@ -60,7 +61,7 @@ type fetcher struct {
 }
 
 func newFetcher(ctx context.Context, o *Options, k key) *fetcher {
-	f := &fetcher{o: o, to: k.leader, parts: map[cluster.TopicPartition]*followed{}, changed: make(chan struct{}, 1),
+	f := &fetcher{o: o, to: k.leader, name: clientID(o.Self, k.index), parts: map[cluster.TopicPartition]*followed{}, changed: make(chan struct{}, 1),
 		log: o.Logger.With().Int32("leader", int32(k.leader)).Int("fetcher", k.index).Logger()}
 	f.ctx, f.cancel = context.WithCancel(ctx)
 	return f
@@ -217,7 +218,7 @@ func (f *fetcher) settled() {
 
 func (f *fetcher) connect(ctx context.Context) (*client.Conn, error) {
 	if f.conn == nil {
-		conn, err := f.o.Dial(ctx, f.to)
+		conn, err := f.o.Dial(ctx, f.to, f.name)
 		if err != nil {
 			return nil, err
 		}
@@ -256,7 +257,7 @@ func (f *fetcher) delay(p *followed) {
 	p.until = f.o.Clock.Now().Add(p.rest)
 }
 
-// ClientID is what a follower calls itself to its leaders.
-func ClientID(self cluster.BrokerID, index int) string {
+// clientID is what a follower's fetcher calls itself, as in Kafka.
+func clientID(self cluster.BrokerID, index int) string {
 	return "broker-" + strconv.Itoa(int(self)) + "-fetcher-" + strconv.Itoa(index)
 }

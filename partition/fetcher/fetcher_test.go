@@ -45,11 +45,11 @@ func newRig(t *testing.T) *rig {
 	}
 	r := &rig{t: t, conns: make(chan net.Conn, 16)}
 	r.set = New(Options{Self: self, BrokerEpoch: func() cluster.BrokerEpoch { return 77 }, Backoff: 40 * time.Millisecond, Logger: zerolog.Nop(),
-		Dial: func(ctx context.Context, to cluster.BrokerID) (*client.Conn, error) {
+		Dial: func(ctx context.Context, to cluster.BrokerID, clientID string) (*client.Conn, error) {
 			if to != leader {
 				t.Errorf("dialled broker %d", to)
 			}
-			return client.Dial(ctx, "leader", client.Options{ClientID: ClientID(self, 0), ReuseBuffer: true,
+			return client.Dial(ctx, "leader", client.Options{ClientID: clientID, ReuseBuffer: true,
 				Dialer: func(context.Context, string, string) (net.Conn, error) {
 					a, b := net.Pipe()
 					r.conns <- b

@@ -18,8 +18,9 @@ import (
 type Options struct {
 	Self        cluster.BrokerID
 	BrokerEpoch func() cluster.BrokerEpoch
-	// Dial connects to a broker on the listener between brokers.
-	Dial func(ctx context.Context, to cluster.BrokerID) (*client.Conn, error)
+	// Dial connects to a broker on the listener between brokers, for a fetcher
+	// that calls itself clientID.
+	Dial func(ctx context.Context, to cluster.BrokerID, clientID string) (*client.Conn, error)
 	// Fetchers is num.replica.fetchers: connections to one leader.
 	Fetchers int
 	// MaxWait, MinBytes, MaxBytes, PartitionBytes and Backoff are
