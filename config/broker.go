@@ -126,6 +126,10 @@ type KeyStore struct {
 	Location, Password, Type string
 }
 
+// RackAwareSelector is the class that Kafka ships for replica.selector.class, and
+// the only one that kbroker knows: others are Java code.
+const RackAwareSelector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
 // binding ties a key to the field that holds it.
 type binding struct {
 	key   string

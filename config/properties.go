@@ -11,11 +11,21 @@ import (
 // maxPropertiesBytes bounds what ParseProperties reads.
 const maxPropertiesBytes = 4 << 20
 
-// ParseProperties reads Java's .properties syntax: comments, continued lines,
+// ParseProperties is LoadProperties with each value trimmed, as Kafka reads its
+// configuration.
+func ParseProperties(r io.Reader) (Values, error) {
+	v, err := LoadProperties(r)
+	for key, value := range v {
+		v[key] = javaTrim(value)
+	}
+	return v, err
+}
+
+// LoadProperties reads Java's .properties syntax: comments, continued lines,
 // escapes, "=", ":" or a blank after the key; ISO 8859-1 with \u escapes. The
 // last value of a key counts. As in Java a line may continue within its key, and
 // the key may be empty.
-func ParseProperties(r io.Reader) (Values, error) {
+func LoadProperties(r io.Reader) (Values, error) {
 	b, err := io.ReadAll(io.LimitReader(r, maxPropertiesBytes+1))
 	if err != nil {
 		return nil, err
@@ -35,7 +45,7 @@ func ParseProperties(r io.Reader) (Values, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: not a properties file: line %d: %v", ErrInvalid, p.began, err)
 		}
-		v[key] = javaTrim(value)
+		v[key] = value
 	}
 	return v, nil
 }

@@ -49,6 +49,8 @@ func (s *settings) warning(name string) string {
 		switch {
 		case k.is(onlyDynamic):
 			return "is set dynamically only" + ignored
+		case name == "replica.selector.class" && s.str(name) != "" && s.str(name) != RackAwareSelector:
+			return "kbroker knows " + RackAwareSelector + " only and loads no plugins" + ignored
 		case k.is(acts):
 			return ""
 		case s.parsed[name].text(k.Type) == k.def.text(k.Type) && !k.def.null:

@@ -1,6 +1,7 @@
 package logstore
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,9 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/magiconair/properties"
-
 	"github.com/kbroker/kbroker/cluster"
+	"github.com/kbroker/kbroker/config"
 	"github.com/kbroker/kbroker/internal/vfs"
 )
 
@@ -31,26 +31,24 @@ type metaProperties struct {
 // parseMetaProperties reads a Java properties file. Keys of others are ignored.
 func parseMetaProperties(data []byte) (metaProperties, error) {
 	m := metaProperties{BrokerID: cluster.NoBroker}
-	loader := properties.Loader{Encoding: properties.UTF8, DisableExpansion: true}
-	p, err := loader.LoadBytes(data)
+	p, err := config.LoadProperties(bytes.NewReader(data))
 	if err != nil {
 		return m, fmt.Errorf("%w: %v", ErrMetaProperties, err)
 	}
-	if v, ok := p.Get("version"); ok && strings.TrimSpace(v) != "0" {
+	if v, ok := p["version"]; ok && strings.TrimSpace(v) != "0" {
 		if strings.TrimSpace(v) == "1" {
 			return m, fmt.Errorf("%w: version=1 is a directory formatted for KRaft; with ZooKeeper or the embedded store only version=0 can be used", ErrMetaProperties)
 		}
 		return m, fmt.Errorf("%w: unknown version %.40q", ErrMetaProperties, v)
 	}
-	if v, ok := p.Get("broker.id"); ok {
+	if v, ok := p["broker.id"]; ok {
 		id, err := strconv.ParseInt(strings.TrimSpace(v), 10, 32)
 		if err != nil || id < 0 {
 			return m, fmt.Errorf("%w: broker.id %.40q is not a broker id", ErrMetaProperties, v)
 		}
 		m.BrokerID = cluster.BrokerID(id)
 	}
-	m.ClusterID = p.GetString("cluster.id", "")
-	m.DirectoryID = p.GetString("directory.id", "")
+	m.ClusterID, m.DirectoryID = p["cluster.id"], p["directory.id"]
 	return m, nil
 }
 

@@ -2,7 +2,6 @@ package gap
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -18,7 +17,6 @@ type Load struct {
 	cl    *kgo.Client
 	stop  context.CancelFunc
 	ended chan struct{}
-	acked atomic.Int64
 }
 
 // StartLoad begins to send to all partitions of a topic, in turn.
@@ -47,17 +45,10 @@ func (l *Load) pace(ctx context.Context) {
 		case <-tick.C:
 		}
 		for due := int(time.Since(began).Seconds() * LoadRate); sent < due; sent++ {
-			l.cl.TryProduce(context.Background(), &kgo.Record{Value: value}, func(_ *kgo.Record, err error) {
-				if err == nil {
-					l.acked.Add(1)
-				}
-			})
+			l.cl.TryProduce(context.Background(), &kgo.Record{Value: value}, nil)
 		}
 	}
 }
-
-// Acked is the number of records that were acknowledged.
-func (l *Load) Acked() int64 { return l.acked.Load() }
 
 // Stop ends the load; what is under way is forgotten.
 func (l *Load) Stop() {

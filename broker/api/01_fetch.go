@@ -6,6 +6,7 @@ import (
 
 	"github.com/kbroker/kbroker/broker/session"
 	"github.com/kbroker/kbroker/cluster"
+	"github.com/kbroker/kbroker/config"
 	"github.com/kbroker/kbroker/internal/delay"
 	"github.com/kbroker/kbroker/partition"
 	"github.com/kbroker/kbroker/partition/replica"
@@ -279,15 +280,11 @@ func (h *Handlers) throttled(r *replica.Replica, follower cluster.BrokerID) bool
 	return r.Log().Config().LeaderThrottled.Contains(r.TopicPartition().Partition, follower)
 }
 
-// rackAware is the class that Kafka ships for replica.selector.class; others
-// cannot run here.
-const rackAware = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-
 // redirect sends a consumer to a replica in its own rack (KIP-392), with no
 // records from here; it reports whether it did.
 func (f *fetchCall) redirect(p *fetchPart) bool {
 	h := f.c.h
-	if f.c.Version() < 11 || f.req.Rack == "" || h.Config().ReplicaSelector != rackAware {
+	if f.c.Version() < 11 || f.req.Rack == "" || h.Config().ReplicaSelector != config.RackAwareSelector {
 		return false
 	}
 	p.nearest = p.replica.NearestTo(f.req.Rack, p.query.Offset, func(id cluster.BrokerID) (string, bool) {

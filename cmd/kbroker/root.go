@@ -116,11 +116,11 @@ func loadConfig(file string, o runOptions, log zerolog.Logger) (*config.Broker, 
 		}
 	}
 	for _, kv := range o.overrides {
-		key, value, ok := strings.Cut(kv, "=")
-		if !ok || strings.TrimSpace(key) == "" {
-			return nil, fmt.Errorf("--override %q: want key=value", kv)
+		key, value, err := config.ParseOverride(kv)
+		if err != nil {
+			return nil, err
 		}
-		values[strings.TrimSpace(key)] = strings.TrimSpace(value)
+		values[key] = value
 	}
 	cfg, warnings, err := config.NewBroker(values, config.WithDefaults(defaults))
 	if err != nil {
