@@ -194,19 +194,6 @@ func (f *Fetch) Answer(now time.Time, told []Told, keep []bool) (id int32, v Ver
 	return s.id, OK
 }
 
-// WouldAnswer reports whether Answer would leave out a partition of which it is
-// told t, without changing anything: such a partition does not end a wait.
-func (f *Fetch) WouldAnswer(i int, t Told) bool {
-	if f.session == nil {
-		return true
-	}
-	s := f.session
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e, ok := s.parts[f.wanted[i].Key]
-	return !ok || t.HasRecords || t.MustSend || t.Failed || e.hw != t.HW || e.logStart != t.LogStart
-}
-
 // SessionID is the id that a throttled, empty answer carries.
 func (f *Fetch) SessionID() int32 {
 	if f.session == nil {

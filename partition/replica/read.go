@@ -111,25 +111,6 @@ func (r *Replica) viewFor(q ReadRequest) (View, error) {
 	return v, err
 }
 
-// LatestOffset is the LATEST of ListOffsets: the limit of isolation i, or
-// partition.ErrOffsetNotAvailable while HW is behind the epoch's start.
-func (r *Replica) LatestOffset(i Isolation, asked cluster.LeaderEpoch) (cluster.Offset, View, error) {
-	v, err := r.LeaderView(asked)
-	if err != nil {
-		return 0, v, err
-	}
-	if i == ToLEO {
-		return v.LEO, v, nil
-	}
-	r.state.Lock()
-	hw, err := r.part.LatestOffset()
-	r.state.Unlock()
-	if err != nil {
-		return 0, v, err
-	}
-	return min(hw, v.Limit(i)), v, nil
-}
-
 // EndOffsetFor answers OffsetForLeaderEpoch: the largest epoch at or below
 // epoch and its end; -1 and -1 when epoch is not known here.
 func (r *Replica) EndOffsetFor(current, epoch cluster.LeaderEpoch) (cluster.LeaderEpoch, cluster.Offset, error) {
