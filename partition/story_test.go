@@ -1,4 +1,4 @@
-package partition
+package partition_test
 
 import (
 	"fmt"
@@ -9,13 +9,14 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 	"github.com/kbroker/kbroker/cluster"
+	"github.com/kbroker/kbroker/partition"
 )
 
 // TestStories runs the stories of one replica: a verb with its arguments, then
 // the state that it leaves. Check runs after every step.
 func TestStories(t *testing.T) {
 	datadriven.Walk(t, "testdata/one", func(t *testing.T, path string) {
-		s := New(1, 0, 0, 0)
+		s := partition.New(1, 0, 0, 0)
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			out := step(t, &s, d)
 			if err := s.Check(); err != nil {
@@ -26,13 +27,13 @@ func TestStories(t *testing.T) {
 	})
 }
 
-func step(t *testing.T, s *State, d *datadriven.TestData) string {
+func step(t *testing.T, s *partition.State, d *datadriven.TestData) string {
 	t.Helper()
-	var e Effects
+	var e partition.Effects
 	var err error
 	switch d.Cmd {
 	case "new": // new self=1 start=0 hw=0 leo=0
-		*s = New(cluster.BrokerID(num(t, d, "self")), cluster.Offset(num(t, d, "start")),
+		*s = partition.New(cluster.BrokerID(num(t, d, "self")), cluster.Offset(num(t, d, "start")),
 			cluster.Offset(num(t, d, "hw")), cluster.Offset(num(t, d, "leo")))
 	case "become-leader":
 		l, a := told(t, d)
@@ -59,7 +60,7 @@ func step(t *testing.T, s *State, d *datadriven.TestData) string {
 	case "settled": // the controller's answer to the pending proposal
 		p, _ := s.Pending()
 		l := cluster.LeaderAndISR{Leader: s.Leader(), LeaderEpoch: p.LeaderEpoch, ISR: p.ISR, ZKVersion: p.ZKVersion + 1}
-		e = s.ISRSettled(p, map[string]Outcome{"accepted": Accepted, "reverted": Reverted, "unknown": Unknown}[d.CmdArgs[0].Key], l)
+		e = s.ISRSettled(p, map[string]partition.Outcome{"accepted": partition.Accepted, "reverted": partition.Reverted, "unknown": partition.Unknown}[d.CmdArgs[0].Key], l)
 	case "fetched-from-leader":
 		e = s.FetchedFromLeader(cluster.LeaderEpoch(num(t, d, "epoch")), cluster.Offset(num(t, d, "leo")), cluster.Offset(num(t, d, "leader-hw")))
 	case "truncated":
@@ -107,12 +108,12 @@ func step(t *testing.T, s *State, d *datadriven.TestData) string {
 }
 
 // at is now=MS, the time of a step.
-func at(t *testing.T, d *datadriven.TestData) Time {
+func at(t *testing.T, d *datadriven.TestData) partition.Time {
 	t.Helper()
 	if !d.HasArg("now") {
 		return 0
 	}
-	return Time(time.Duration(num(t, d, "now")) * time.Millisecond)
+	return partition.Time(time.Duration(num(t, d, "now")) * time.Millisecond)
 }
 
 // told reads leader=1 epoch=0 version=0 isr=(1,2) replicas=(1,2).
@@ -126,29 +127,4 @@ func told(t *testing.T, d *datadriven.TestData) (cluster.LeaderAndISR, cluster.A
 		l.ZKVersion = cluster.ZKVersion(num(t, d, "version"))
 	}
 	return l, cluster.Assignment{Replicas: ids(t, d, "replicas")}
-}
-
-func num(t *testing.T, d *datadriven.TestData, key string) int64 {
-	t.Helper()
-	var n int64
-	d.ScanArgs(t, key, &n)
-	return n
-}
-
-func ids(t *testing.T, d *datadriven.TestData, key string) []cluster.BrokerID {
-	t.Helper()
-	for _, arg := range d.CmdArgs {
-		if arg.Key != key {
-			continue
-		}
-		out := make([]cluster.BrokerID, len(arg.Vals))
-		for i, v := range arg.Vals {
-			if _, err := fmt.Sscan(v, &out[i]); err != nil {
-				t.Fatalf("%s: %s: %v", d.Pos, key, err)
-			}
-		}
-		return out
-	}
-	t.Fatalf("%s: %s is missing", d.Pos, key)
-	return nil
 }
