@@ -29,6 +29,10 @@ type peers struct {
 	client   client.Options
 }
 
+// connectTimeout bounds the wait for a connection to a broker that does not answer
+// at all: Kafka's socket.connection.setup.timeout.ms.
+const connectTimeout = 10 * time.Second
+
 // dialLeader connects to a broker on the listener between brokers, to fetch.
 func (p *peers) dialLeader(ctx context.Context, id cluster.BrokerID, clientID string, timeout time.Duration) (*client.Conn, error) {
 	o := p.client
@@ -45,6 +49,7 @@ func (p *peers) dial(ctx context.Context, id cluster.BrokerID, listener string, 
 	if !ok {
 		return nil, fmt.Errorf("broker %d has no listener %s", id, listener)
 	}
+	o.Dialer = (&net.Dialer{Timeout: connectTimeout}).DialContext
 	return client.Dial(ctx, net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port))), o)
 }
 
@@ -58,10 +63,17 @@ type controllerLink struct {
 	to   cluster.BrokerID
 }
 
+// errControllerMoved ends what a controller was asked that is one no more.
+var errControllerMoved = errors.New("another broker is the controller now")
+
 // Do sends one request. It does not repeat it: who asks knows for how long an
 // answer is wanted. A connection to a broker that is not the controller any more
-// is given up.
+// is given up, also while it is being made or an answer is waited for: one that is
+// cut off would take its time-out to say nothing.
 func (l *controllerLink) Do(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	go l.watch(ctx, stop, l.peers.cache.Controller())
 	conn, err := l.connect(ctx)
 	if err != nil {
 		return nil, err
@@ -71,6 +83,22 @@ func (l *controllerLink) Do(ctx context.Context, req kmsg.Request) (kmsg.Respons
 		l.drop(conn)
 	}
 	return resp, err
+}
+
+// watch ends ctx when id is not the controller any more.
+func (l *controllerLink) watch(ctx context.Context, stop context.CancelCauseFunc, id cluster.BrokerID) {
+	for {
+		changed := l.peers.cache.Changed()
+		if l.peers.cache.Controller() != id {
+			stop(errControllerMoved)
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 func (l *controllerLink) connect(ctx context.Context) (*client.Conn, error) {
