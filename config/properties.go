@@ -163,7 +163,7 @@ func unescapeProperty(b []byte) (string, error) {
 func ParseOverride(s string) (key, value string, err error) {
 	key, value, ok := strings.Cut(s, "=")
 	if key = javaTrim(key); !ok || key == "" {
-		return "", "", fmt.Errorf("%w: override %q: write KEY=VALUE", ErrInvalid, s)
+		return "", "", fmt.Errorf("%w: --override %q: write KEY=VALUE", ErrInvalid, s)
 	}
 	return key, javaTrim(value), nil
 }
