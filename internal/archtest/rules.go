@@ -25,6 +25,10 @@ var rules = map[string]rule{
 	"partition/isr":      {imports: []string{"cluster", "partition", "partition/replica", "protocol", "internal/clock"}},
 	"controller":         {pure: true, imports: []string{"cluster"}},
 	"controller/loop":    {imports: []string{"cluster", "controller", "zkmeta", "protocol", "protocol/client", "internal/clock"}},
+	"coordinator":        {pure: true, imports: []string{"cluster", "protocol/record"}},
+	"coordinator/assign": {pure: true, imports: []string{"cluster"}},
+	"coordinator/group":  {pure: true, imports: []string{"cluster", "coordinator", "coordinator/assign", "protocol"}},
+	"coordinator/shards": {imports: []string{"cluster", "coordinator", "logstore", "partition", "partition/replica", "protocol", "protocol/record", "internal/clock", "internal/delay"}},
 	"logstore":           {imports: []string{"cluster", "config", "protocol/record", "logstore/epochs", "logstore/producers", "internal/clock", "internal/vfs", "internal/invariants"}},
 	"logstore/epochs":    {pure: true, imports: []string{"cluster", "protocol/record"}},
 	"logstore/producers": {pure: true, imports: []string{"cluster", "protocol/record"}},
@@ -34,10 +38,10 @@ var rules = map[string]rule{
 	"zkmeta/embedded":    {imports: []string{"cluster", "zkmeta", "zkmeta/feed", "internal/clock", "internal/vfs"}},
 	"zkmeta/zkmetatest":  {imports: []string{"cluster", "zkmeta"}},
 
-	"broker": {imports: []string{"broker/...", "cluster", "config", "console", "controller", "controller/loop", "internal/...", "logstore", "partition/...",
+	"broker": {imports: []string{"broker/...", "cluster", "config", "console", "controller", "controller/loop", "coordinator/...", "internal/...", "logstore", "partition/...",
 		"protocol", "protocol/client", "protocol/server", "zkmeta/..."}},
 	"broker/api": {imports: []string{"broker/configs", "broker/metadata", "broker/producerids", "broker/quota", "broker/session", "broker/topics", "cluster", "config",
-		"controller", "controller/loop", "internal/...", "logstore", "logstore/producers", "partition", "partition/replica", "protocol", "protocol/record",
+		"controller", "controller/loop", "coordinator/...", "internal/...", "logstore", "logstore/producers", "partition", "partition/replica", "protocol", "protocol/record",
 		"protocol/server", "zkmeta"}},
 	"broker/configs":     {imports: []string{"cluster", "config", "internal/clock", "zkmeta"}},
 	"broker/metadata":    {imports: []string{"cluster"}},
@@ -59,7 +63,7 @@ var rules = map[string]rule{
 	"internal/invariants": {},
 	"internal/keystore":   {},
 	"internal/metric":     {},
-	"internal/sim":        {pure: true, imports: []string{"cluster", "partition", "controller", "logstore", "logstore/epochs", "protocol/record", "internal/vfs"}},
+	"internal/sim":        {pure: true, imports: []string{"cluster", "partition", "controller", "coordinator/...", "logstore", "logstore/epochs", "protocol", "protocol/record", "internal/vfs"}},
 	"internal/vfs":        {},
 }
 
