@@ -15,7 +15,7 @@ import (
 //	v6  share groups, which 3.9 in ZooKeeper mode does not have
 func init() {
 	register(API{Key: protocol.FindCoordinator, Handle: findCoordinator,
-		Notes: "names the coordinator where another broker is it; COORDINATOR_NOT_AVAILABLE where this one is, which has no coordinators yet"})
+		Notes: "COORDINATOR_NOT_AVAILABLE for transactional ids where this broker would be it: it has no transaction coordinator yet"})
 }
 
 // The kinds of coordinators.
@@ -35,13 +35,17 @@ func findCoordinator(h *Handlers, c *Call) {
 	for _, key := range keys {
 		a := kmsg.NewFindCoordinatorResponseCoordinator()
 		a.Key, a.NodeID, a.Port = key, -1, -1
+		message := protocol.None.Error()
 		id, n, err := c.coordinator(req.CoordinatorType, key)
 		if err != nil {
-			a.ErrorCode = CodeOf(err)
-			a.ErrorMessage = kmsg.StringPtr(err.Error())
+			a.ErrorCode, message = CodeOf(err), err.Error()
 		} else {
 			a.NodeID, a.Host, a.Port = int32(id), n.Host, n.Port
 		}
+		if req.Version >= 4 {
+			message = "" // as Kafka's are
+		}
+		a.ErrorMessage = &message
 		if req.Version < 4 {
 			resp.ErrorCode, resp.ErrorMessage, resp.NodeID, resp.Host, resp.Port = a.ErrorCode, a.ErrorMessage, a.NodeID, a.Host, a.Port
 		} else {
@@ -72,13 +76,29 @@ func (c *Call) coordinator(kind int8, key string) (cluster.BrokerID, *node, erro
 	}
 	t, ok := c.h.Metadata.Topic(topic)
 	if !ok || len(t.Partitions) == 0 {
+		if kind == groupCoordinator {
+			c.h.createInternal(topic)
+		}
 		return 0, nil, protocol.ErrCoordinatorNotAvailable
 	}
 	leader, _, n, ok := c.currentLeader(topic, coordinatorPartition(key, len(t.Partitions)))
-	if !ok || n == nil || leader == c.h.Self {
+	if !ok || n == nil || leader == c.h.Self && kind == transactionCoordinator {
 		return 0, nil, protocol.ErrCoordinatorNotAvailable
 	}
 	return leader, n, nil
+}
+
+// createInternal makes the topic of a coordinator on its first use, whatever
+// auto.create.topics.enable says. The client asks again until there is a leader,
+// also where there are too few brokers yet.
+func (h *Handlers) createInternal(topic string) {
+	if _, busy := h.creating.LoadOrStore(topic, nil); busy {
+		return
+	}
+	defer h.creating.Delete(topic)
+	if code := h.autoCreate(topic); code == protocol.ErrInvalidReplicationFactor {
+		h.Logger.Warn().Str("topic", topic).Msg("not created yet: there are fewer live brokers than replicas asked for")
+	}
 }
 
 // coordinatorPartition is the partition of an internal topic that a key belongs

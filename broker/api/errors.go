@@ -7,6 +7,7 @@ import (
 	"github.com/kbroker/kbroker/cluster"
 	"github.com/kbroker/kbroker/config"
 	"github.com/kbroker/kbroker/controller/loop"
+	"github.com/kbroker/kbroker/coordinator/shards"
 	"github.com/kbroker/kbroker/logstore"
 	"github.com/kbroker/kbroker/logstore/producers"
 	"github.com/kbroker/kbroker/partition"
@@ -72,6 +73,10 @@ var codes = []struct {
 	{topics.ErrInvalidPartitions, protocol.ErrInvalidPartitions},
 	{topics.ErrInvalidReplicationFactor, protocol.ErrInvalidReplicationFactor},
 	{topics.ErrInvalidReplicaAssignment, protocol.ErrInvalidReplicaAssignment},
+
+	{shards.ErrNotCoordinator, protocol.ErrNotCoordinator},
+	{shards.ErrLoadInProgress, protocol.ErrCoordinatorLoadInProgress},
+	{shards.ErrTimedOut, protocol.ErrRequestTimedOut},
 
 	{loop.ErrNotController, protocol.ErrNotController},
 	{loop.ErrStaleBrokerEpoch, protocol.ErrStaleBrokerEpoch},

@@ -56,7 +56,7 @@ func TestEverySentinelHasACode(t *testing.T) {
 	}
 	for pkg, dir := range map[string]string{
 		"partition": "partition", "replica": "partition/replica", "logstore": "logstore", "producers": "logstore/producers",
-		"record": "protocol/record", "topics": "broker/topics", "loop": "controller/loop", "cluster": "cluster",
+		"record": "protocol/record", "topics": "broker/topics", "loop": "controller/loop", "cluster": "cluster", "shards": "coordinator/shards",
 	} {
 		for _, name := range sentinels(t, filepath.Join("..", "..", dir)) {
 			full := pkg + "." + name

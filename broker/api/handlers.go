@@ -23,6 +23,7 @@ import (
 	"github.com/kbroker/kbroker/partition/replica"
 	"github.com/kbroker/kbroker/protocol"
 	"github.com/kbroker/kbroker/protocol/server"
+	"github.com/kbroker/kbroker/zkmeta"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -40,6 +41,12 @@ type Options struct {
 	Waits       *delay.Timer
 	Topics      *topics.Topics
 	ProducerIDs *producerids.IDs
+	// Groups runs the group coordinator's shards; nil: there is none.
+	Groups Groups
+	// AllKbrokers reports whether every live broker is a kbroker; nil: no.
+	AllKbrokers func() bool
+	// Store holds the offsets of OffsetCommit and OffsetFetch v0.
+	Store zkmeta.Store
 	// Controller is this broker's controller, nil before it was started.
 	Controller func() Controller
 	// FeaturesEpoch is the version of the finalized features, -1 for none.
@@ -86,6 +93,7 @@ type Handlers struct {
 
 	quotas        bool          // whether anything is counted
 	metadataWaits delay.Waiters // admin requests that wait for the controller's work to show
+	creating      sync.Map      // internal topics whose creation is under way
 
 	told     chan struct{} // closed by the first UpdateMetadata
 	toldOnce sync.Once
