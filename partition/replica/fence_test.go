@@ -71,8 +71,8 @@ func (f *fencing) lives(d time.Duration) {
 // want compares what producers with acks=all and acks=1 and consumers are told.
 func (f *fencing) want(when string, fenced bool) {
 	f.t.Helper()
-	_, all := f.r.mayAppend(true)
-	_, one := f.r.mayAppend(false)
+	_, all := f.r.mayAppend(anyTerm, true)
+	_, one := f.r.mayAppend(anyTerm, false)
 	_, read := f.r.ReadView(ReadRequest{Isolation: ToHW, CurrentEpoch: cluster.NoLeaderEpoch, LastEpoch: cluster.NoLeaderEpoch})
 	for what, err := range map[string]error{"acks=all": all, "acks=1": one, "consumer": read} {
 		if fenced != errors.Is(err, partition.ErrNotLeader) || !fenced && err != nil {

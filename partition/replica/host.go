@@ -75,8 +75,9 @@ type Host struct {
 	orders          sync.Mutex // one controller order at a time
 	controllerEpoch cluster.ControllerEpoch
 
-	mu       sync.RWMutex // guards replicas
+	mu       sync.RWMutex // guards replicas and roles
 	replicas map[cluster.TopicPartition]*Replica
+	roles    map[string]Roles // by topic
 
 	checkpointed map[cluster.TopicPartition]cluster.Offset // HWs read at start, until claimed
 
@@ -219,6 +220,18 @@ type RoleChange struct {
 // has one error, or nil, per change, in order; the second refuses the whole
 // (ErrStaleControllerEpoch).
 func (h *Host) ApplyLeaderAndISR(epoch cluster.ControllerEpoch, changes []RoleChange) ([]error, error) {
+	errs, err := h.applyLeaderAndISR(epoch, changes)
+	if err == nil {
+		tps := make([]cluster.TopicPartition, len(changes))
+		for i := range changes {
+			tps[i] = changes[i].TP
+		}
+		h.rolesChanged(tps)
+	}
+	return errs, err
+}
+
+func (h *Host) applyLeaderAndISR(epoch cluster.ControllerEpoch, changes []RoleChange) ([]error, error) {
 	h.orders.Lock()
 	defer h.orders.Unlock()
 	if err := h.acceptControllerLocked(epoch); err != nil {
@@ -340,9 +353,13 @@ func (r *Replica) becomeLeaderLocked(c RoleChange) (partition.Effects, error) {
 	r.state.Lock()
 	defer r.state.Unlock()
 	now := r.host.now()
+	goesOn := r.part.Role() == partition.Leader
 	effects, err := r.part.BecomeLeader(c.State, c.Assignment, now)
 	if fresh && err == nil {
 		r.leads = now
+		if !goesOn {
+			r.since = c.State.LeaderEpoch
+		}
 	}
 	r.checkLocked()
 	return effects, err
@@ -366,19 +383,27 @@ type Stop struct {
 // ApplyStopReplica carries out a controller's StopReplica; results as of
 // ApplyLeaderAndISR.
 func (h *Host) ApplyStopReplica(epoch cluster.ControllerEpoch, stops []Stop) ([]error, error) {
+	gone := make([]cluster.TopicPartition, 0, len(stops))
+	errs, err := h.applyStopReplica(epoch, stops, &gone)
+	h.rolesChanged(gone)
+	return errs, err
+}
+
+func (h *Host) applyStopReplica(epoch cluster.ControllerEpoch, stops []Stop, stopped *[]cluster.TopicPartition) ([]error, error) {
 	h.orders.Lock()
 	defer h.orders.Unlock()
 	if err := h.acceptControllerLocked(epoch); err != nil {
 		return nil, err
 	}
 	errs := make([]error, len(stops))
-	gone := make([]cluster.TopicPartition, 0, len(stops))
+	gone := *stopped
 	for i, s := range stops {
 		if errs[i] = h.stopOne(s); !errors.Is(errs[i], ErrFencedStop) {
 			gone = append(gone, s.TP)
 		}
 	}
 	h.o.Fetching.Unfollow(gone)
+	*stopped = gone
 	return errs, nil
 }
 
@@ -432,6 +457,7 @@ func (h *Host) LogDirFailed(dir string) []cluster.TopicPartition {
 		gone = append(gone, r.tp)
 	}
 	h.o.Fetching.Unfollow(gone)
+	h.rolesChanged(gone)
 	return gone
 }
 

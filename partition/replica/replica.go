@@ -24,9 +24,10 @@ type Replica struct {
 
 	append   sync.Mutex         // appends, role changes, truncation
 	sentAway producers.SentAway // guarded by append
-	state    sync.Mutex         // guards part and leads
+	state    sync.Mutex         // guards part, leads and since
 	part     partition.State
-	leads    partition.Time // when it was told to lead in a new epoch
+	leads    partition.Time      // when it was told to lead in a new epoch
+	since    cluster.LeaderEpoch // while it leads: the first epoch of this leadership; see term.go
 
 	// Data holds the fetches that wait for more to read, Committed the
 	// produces that wait for HW, Deleted the DeleteRecords that wait for the
@@ -99,8 +100,15 @@ type Appended struct {
 // those of partition.State.CheckLeader and CheckMinISR, and of
 // logstore.Log.AppendAsLeader; after an error nothing of v is in the log.
 func (r *Replica) AppendAsLeader(v *record.Validated, acksAll bool, o logstore.AppendOptions) (Appended, error) {
+	return r.appendAs(anyTerm, v, acksAll, o)
+}
+
+// anyTerm stands for whatever leadership there is.
+const anyTerm = cluster.NoLeaderEpoch
+
+func (r *Replica) appendAs(since cluster.LeaderEpoch, v *record.Validated, acksAll bool, o logstore.AppendOptions) (Appended, error) {
 	r.append.Lock()
-	epoch, err := r.mayAppend(acksAll)
+	epoch, err := r.mayAppend(since, acksAll)
 	if err != nil {
 		r.sentAway.Add(v.ProducerID, v.ProducerEpoch) // what it has in flight may still come
 		r.append.Unlock()
@@ -121,11 +129,14 @@ func (r *Replica) AppendAsLeader(v *record.Validated, acksAll bool, o logstore.A
 	return Appended{info, effects.HWTo > info.Last}, nil
 }
 
-func (r *Replica) mayAppend(acksAll bool) (cluster.LeaderEpoch, error) {
+func (r *Replica) mayAppend(since cluster.LeaderEpoch, acksAll bool) (cluster.LeaderEpoch, error) {
 	r.state.Lock()
 	defer r.state.Unlock()
 	if err := r.part.CheckLeader(cluster.NoLeaderEpoch); err != nil {
 		return 0, err
+	}
+	if since != anyTerm && since != r.since {
+		return 0, partition.ErrNotLeader
 	}
 	if r.fencedLocked() {
 		return 0, partition.ErrNotLeader
