@@ -114,17 +114,26 @@ func kbrokerBinary(t testing.TB) string {
 	return path
 }
 
-var (
-	sharedOnce   sync.Once
-	sharedBroker *broker
-)
+// sharedSlot holds one broker that many cases use, started by the first of them.
+type sharedSlot struct {
+	once sync.Once
+	b    *broker
+}
 
-// shared is the broker that most cases use, started by the first of them. A
-// case that fails prints what the broker logged meanwhile.
+var sharedByAll sharedSlot
+
+// shared is the broker that most cases use.
 func shared(t testing.TB) *broker {
 	t.Helper()
-	sharedOnce.Do(func() {
-		b := newBroker(t)
+	return sharedByAll.get(t)
+}
+
+// get starts the broker if this is the first case that needs it. A case that
+// fails prints what the broker logged meanwhile.
+func (s *sharedSlot) get(t testing.TB, options ...option) *broker {
+	t.Helper()
+	s.once.Do(func() {
+		b := newBroker(t, options...)
 		b.writeProps(t)
 		log := filepath.Join(b.dir, string(b.kind)+".log")
 		p, err := startProc(string(b.kind), log, b.argv(t)...)
@@ -133,12 +142,12 @@ func shared(t testing.TB) *broker {
 		}
 		b.proc = p
 		b.awaitServing(t)
-		sharedBroker = b
+		s.b = b
 	})
-	if sharedBroker == nil || sharedBroker.proc.exited() {
+	if s.b == nil || s.b.proc.exited() {
 		t.Fatal("the shared broker is not running: see the first case that needed it, or the one before this")
 	}
-	log := sharedBroker.proc.logPath
+	log := s.b.proc.logPath
 	var offset int64
 	if info, err := os.Stat(log); err == nil {
 		offset = info.Size()
@@ -148,7 +157,7 @@ func shared(t testing.TB) *broker {
 			printLog(t, log, offset)
 		}
 	})
-	return sharedBroker
+	return s.b
 }
 
 // slow marks a case that only the full matrix runs.
