@@ -1,0 +1,164 @@
+package group
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/kbroker/kbroker/coordinator"
+	"github.com/kbroker/kbroker/protocol"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// describe is DescribeGroups. What the members have agreed on is shown while
+// they agree.
+func (s *Shard) describe(r coordinator.Request, m *kmsg.DescribeGroupsRequest) {
+	a := kmsg.NewPtrDescribeGroupsResponse()
+	a.Version = m.Version
+	a.Groups = make([]kmsg.DescribeGroupsResponseGroup, len(m.Groups))
+	for i, id := range m.Groups {
+		w := &a.Groups[i]
+		w.Default()
+		w.Group, w.State = id, dead
+		if g := s.get(id); g != nil && !g.isConsumer() {
+			g.classic.describe(w)
+		}
+	}
+	s.reply(r.Token, a)
+}
+
+func (c *classic) describe(w *kmsg.DescribeGroupsResponseGroup) {
+	w.State, w.ProtocolType = c.state.String(), c.protocolType
+	w.Members = make([]kmsg.DescribeGroupsResponseGroupMember, len(c.order))
+	if c.is(stable) {
+		w.Protocol = *c.protocol
+	}
+	for i, x := range c.order {
+		o := &w.Members[i]
+		o.Default()
+		o.MemberID, o.InstanceID, o.ClientID, o.ClientHost = x.id, x.instance, x.clientID, x.clientHost
+		if c.is(stable) {
+			o.ProtocolMetadata, o.MemberAssignment = x.metadata(*c.protocol), x.assignment
+		}
+	}
+}
+
+// stateName is the group's state in Kafka's words.
+func (g *group) stateName() string {
+	if g.isConsumer() {
+		return g.consumerState()
+	}
+	return g.classic.state.String()
+}
+
+// kind is the group's type in Kafka's words, and the protocol type beside it.
+func (g *group) kind() (kind, protocolType string) {
+	if g.isConsumer() {
+		return "consumer", consumerType
+	}
+	return "classic", g.classic.protocolType
+}
+
+// list is ListGroups, with the filters of its versions 4 and 5.
+func (s *Shard) list(r coordinator.Request, m *kmsg.ListGroupsRequest) {
+	a := kmsg.NewPtrListGroupsResponse()
+	a.Version = m.Version
+	for _, id := range s.ids() {
+		g := s.groups[id]
+		state := g.stateName()
+		kind, protocolType := g.kind()
+		if !passes(m.StatesFilter, state) || !passes(m.TypesFilter, kind) {
+			continue
+		}
+		w := kmsg.NewListGroupsResponseGroup()
+		w.Group, w.ProtocolType, w.GroupState, w.GroupType = id, protocolType, state, kind
+		a.Groups = append(a.Groups, w)
+	}
+	s.reply(r.Token, a)
+}
+
+// passes reports whether a filter lets a name through; an empty one does.
+func passes(filter []string, name string) bool {
+	return len(filter) == 0 || slices.ContainsFunc(filter, func(f string) bool { return strings.EqualFold(f, name) })
+}
+
+// deleteGroups is DeleteGroups: those without members go, with their offsets.
+func (s *Shard) deleteGroups(r coordinator.Request, m *kmsg.DeleteGroupsRequest) {
+	a := kmsg.NewPtrDeleteGroupsResponse()
+	a.Version = m.Version
+	for i, id := range m.Groups {
+		if slices.Contains(m.Groups[:i], id) {
+			continue // Kafka answers each group once
+		}
+		w := kmsg.NewDeleteGroupsResponseGroup()
+		w.Group = id
+		switch g := s.get(id); {
+		case g == nil:
+			w.ErrorCode = code(protocol.ErrGroupIDNotFound)
+		case !g.empty():
+			w.ErrorCode = code(protocol.ErrNonEmptyGroup)
+		default:
+			s.tombstones(g, g.known())
+			s.bury(g)
+		}
+		a.Groups = append(a.Groups, w)
+	}
+	s.reply(r.Token, a)
+}
+
+// empty reports whether the group has no members.
+func (g *group) empty() bool {
+	if g.isConsumer() {
+		return g.consumerEmpty()
+	}
+	return g.classic.is(empty)
+}
+
+// known are the partitions with an offset, committed or of an open transaction.
+func (g *group) known() []partition {
+	out := g.partitions()
+	for _, offsets := range g.pending {
+		for p := range offsets {
+			if _, also := g.offset(p); !also {
+				out = append(out, p)
+			}
+		}
+	}
+	sortPartitions(out)
+	return slices.Compact(out)
+}
+
+// cleanup drops offsets, and an empty group that has none left.
+func (s *Shard) cleanup(g *group, gone []partition) {
+	known := g.known()
+	drop := make(map[partition]bool, len(gone))
+	for _, p := range gone {
+		drop[p] = true
+	}
+	kept := len(known)
+	known = slices.DeleteFunc(known, func(p partition) bool { return !drop[p] })
+	kept -= len(known)
+	s.tombstones(g, known)
+	if kept == 0 && g.empty() && len(g.classic.pending) == 0 {
+		s.bury(g)
+	}
+}
+
+// tombstones ends offsets.
+func (s *Shard) tombstones(g *group, ps []partition) {
+	for _, p := range ps {
+		s.write(coordinator.Record{Key: appendOffsetKey(nil, g.id, p.topic, p.id)})
+	}
+}
+
+// bury ends an empty group: it is gone when its tombstones are applied.
+func (s *Shard) bury(g *group) {
+	if g.meta != nil {
+		s.write(coordinator.Record{Key: appendMetaKey(nil, g.id)})
+	}
+	s.consumerDeleted(g)
+	for id := range g.classic.pending {
+		s.forgetPending(&g.classic, id)
+	}
+	g.classic.generation, g.classic.protocolType = 0, ""
+	s.reap(g)
+}
