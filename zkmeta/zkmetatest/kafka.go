@@ -196,6 +196,43 @@ func testConfigs(f *fixture) {
 
 // testWriteEach: in 450 writes of one or two operations some fail, each for
 // itself.
+func testConsumerOffsets(f *fixture) {
+	f.ok(zkmeta.EnsurePersistentPaths(f.ctx, f.s))
+	tp := cluster.TopicPartition{Topic: "orders", Partition: 3}
+	_, found, err := zkmeta.GetConsumerOffset(f.ctx, f.s, "g", tp)
+	f.ok(err)
+	equal(f, "there is an offset", found, false)
+	var wg sync.WaitGroup
+	for range 8 { // the first commits of several consumers at once
+		wg.Go(func() {
+			if err := zkmeta.SetConsumerOffset(f.ctx, f.s, "g", tp, 41); err != nil {
+				f.t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	f.ok(zkmeta.SetConsumerOffset(f.ctx, f.s, "g", tp, 42))
+	data, _, err := f.s.Get(f.ctx, "/consumers/g/offsets/orders/3", false)
+	f.ok(err)
+	equal(f, "data", string(data), "42")
+	o, found, err := zkmeta.GetConsumerOffset(f.ctx, f.s, "g", tp)
+	f.ok(err)
+	equal(f, "offset", o, 42)
+	equal(f, "there is an offset", found, true)
+	// What is above it has no data, and so has a group of that name no offset.
+	_, found, err = zkmeta.GetConsumerOffset(f.ctx, f.s, "g/offsets/orders/3", tp)
+	f.ok(err)
+	equal(f, "there is an offset", found, false)
+	for _, group := range []string{"", "..", "a//b", "a\x00"} {
+		_, _, err := zkmeta.GetConsumerOffset(f.ctx, f.s, group, tp)
+		f.fails(err, zkmeta.ErrInvalidPath)
+		f.fails(zkmeta.SetConsumerOffset(f.ctx, f.s, group, tp, 1), zkmeta.ErrInvalidPath)
+	}
+	f.multi(zkmeta.Set("/consumers/g/offsets/orders/3", []byte("no"), cluster.AnyZKVersion))
+	_, _, err = zkmeta.GetConsumerOffset(f.ctx, f.s, "g", tp)
+	f.fails(err, zkmeta.ErrBadZnode)
+}
+
 func testWriteEach(f *fixture) {
 	f.multi(persistent("/guard"), persistent("/w"))
 	var writes [][]zkmeta.Op

@@ -52,6 +52,7 @@ func Run(t *testing.T, subject func(t *testing.T) Subject) {
 		{"broker ids", testBrokerIDs},
 		{"producer ids", testProducerIDs},
 		{"configs", testConfigs},
+		{"consumer offsets", testConsumerOffsets},
 		{"write each", testWriteEach},
 		{"topics", testTopics},
 		{"concurrent", testConcurrent},
