@@ -34,8 +34,8 @@ func (h *Handlers) groupPartition(group string) int32 {
 	return coordinatorPartition(group, n)
 }
 
-// askGroup asks the group's coordinator; then gets the answer, or the code that
-// Kafka has for the failure.
+// askGroup asks the group's coordinator; then gets the answer or the code of the
+// failure, which coordinatorCode or one of its kin makes a client's.
 func askGroup[R kmsg.Response](c *Call, group string, msg kmsg.Request, then func(R, protocol.Code)) {
 	askShard(c, c.h.groupPartition(group), msg, then)
 }
@@ -51,7 +51,7 @@ func askShard[R kmsg.Response](c *Call, partition int32, msg kmsg.Request, then 
 	r := coordinator.Request{ClientID: c.Header.ClientID, ClientHost: clientHost(c.Conn.RemoteAddr.Addr()), Msg: msg, ReadOnly: readOnly(msg)}
 	c.h.Groups.Submit(partition, r, func(response any, err error) {
 		if err != nil {
-			then(none, coordinatorCode(err))
+			then(none, protocol.Code(CodeOf(err)))
 			return
 		}
 		answer := response.(R)
@@ -69,31 +69,37 @@ func readOnly(msg kmsg.Request) bool {
 	return false
 }
 
-// coordinatorCode is what clients of a coordinator are told of a failed append:
-// they look for the coordinator again, or try again.
-func coordinatorCode(err error) protocol.Code {
-	switch code := protocol.Code(CodeOf(err)); code {
+// coordinatorCode is what clients of a coordinator are told of a failure of its
+// log: they look for the coordinator again, or try again. A state that does not
+// fit into the log is nothing that they could help.
+func coordinatorCode(code protocol.Code) protocol.Code {
+	switch code {
 	case protocol.ErrUnknownTopicOrPartition, protocol.ErrNotEnoughReplicas, protocol.ErrNotEnoughReplicasAfterAppend, protocol.ErrRequestTimedOut:
 		return protocol.ErrCoordinatorNotAvailable
 	case protocol.ErrNotLeaderOrFollower, protocol.ErrKafkaStorageError:
 		return protocol.ErrNotCoordinator
-	default:
-		return code
-	}
-}
-
-// tooLarge tells of a record that the internal topic's limits do not let in.
-func tooLarge(code protocol.Code) bool {
-	return code == protocol.ErrMessageTooLarge || code == protocol.ErrRecordListTooLarge || code == protocol.ErrInvalidFetchSize
-}
-
-// rebalanceCode is the code for Join, Sync and the like: a group's state that
-// does not fit into the log is nothing that its members could help.
-func rebalanceCode(code protocol.Code) protocol.Code {
-	if tooLarge(code) {
+	case protocol.ErrMessageTooLarge, protocol.ErrRecordListTooLarge, protocol.ErrInvalidFetchSize:
 		return protocol.ErrUnknownServerError
 	}
 	return code
+}
+
+// rebalanceCode is coordinatorCode for members in a rebalance, who join again
+// when its result was not committed in time.
+func rebalanceCode(code protocol.Code) protocol.Code {
+	if code == protocol.ErrRequestTimedOut {
+		return protocol.ErrRebalanceInProgress
+	}
+	return coordinatorCode(code)
+}
+
+// commitCode is coordinatorCode for offsets, which a client may commit fewer of.
+func commitCode(code protocol.Code) protocol.Code {
+	switch code {
+	case protocol.ErrMessageTooLarge, protocol.ErrRecordListTooLarge, protocol.ErrInvalidFetchSize:
+		return protocol.ErrInvalidCommitOffsetSize
+	}
+	return coordinatorCode(code)
 }
 
 // clientHost is an address as Java prints one: /127.0.0.1, /0:0:0:0:0:0:0:1.
@@ -179,7 +185,7 @@ func perShard[R kmsg.Response, G any](c *Call, shards []shardGroups, out []G, re
 				if e, ok := told[group]; ok {
 					out[s.at[i]] = e
 				} else {
-					out[s.at[i]] = fail(group, code)
+					out[s.at[i]] = fail(group, coordinatorCode(code))
 				}
 			}
 			g.done()
