@@ -51,10 +51,13 @@ type Broker struct {
 	OffsetsTopicPartitions            int32 // offsets.topic.num.partitions
 	OffsetsTopicReplicationFactor     int32 // offsets.topic.replication.factor
 	OffsetsTopicSegmentBytes          int32 // offsets.topic.segment.bytes
+	OffsetMetadataMaxBytes            int32 // offset.metadata.max.bytes
 	TransactionTopicPartitions        int32 // transaction.state.log.num.partitions
 	TransactionTopicReplicationFactor int32 // transaction.state.log.replication.factor
 	TransactionTopicSegmentBytes      int32 // transaction.state.log.segment.bytes
 	TransactionTopicMinISR            int32 // transaction.state.log.min.isr
+
+	RebalanceProtocols []string // group.coordinator.rebalance.protocols
 
 	// Logs, beside the topic defaults.
 	RecoveryThreadsPerDir         int32         // num.recovery.threads.per.data.dir
@@ -160,6 +163,8 @@ func (b *Broker) bindings() []binding {
 		{"offsets.topic.num.partitions", &b.OffsetsTopicPartitions},
 		{"offsets.topic.replication.factor", &b.OffsetsTopicReplicationFactor},
 		{"offsets.topic.segment.bytes", &b.OffsetsTopicSegmentBytes},
+		{"offset.metadata.max.bytes", &b.OffsetMetadataMaxBytes},
+		{"group.coordinator.rebalance.protocols", &b.RebalanceProtocols},
 		{"transaction.state.log.num.partitions", &b.TransactionTopicPartitions},
 		{"transaction.state.log.replication.factor", &b.TransactionTopicReplicationFactor},
 		{"transaction.state.log.segment.bytes", &b.TransactionTopicSegmentBytes},

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -184,16 +185,7 @@ func (s *settings) checkConnections() *InvalidError {
 
 func (s *settings) checkGroups() *InvalidError {
 	const name = "group.coordinator.rebalance.protocols"
-	classic := false
-	for _, p := range s.parsed[name].list {
-		switch p {
-		case "classic":
-			classic = true
-		case "consumer":
-			return s.bad(name, "the consumer protocol needs KRaft; write classic")
-		}
-	}
-	if !classic {
+	if !slices.Contains(s.parsed[name].list, "classic") {
 		return s.bad(name, "the classic protocol cannot be left out")
 	}
 	if n := s.int("offsets.commit.required.acks"); n < -1 {

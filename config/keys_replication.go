@@ -30,7 +30,7 @@ var replicationKeys = []row{
 
 // Keys of groups, offsets and transactions.
 var coordinatorKeys = []row{
-	{"offset.metadata.max.bytes", Int, "4096", nil, ReadOnly, High, 0, "Largest metadata text that comes with a committed offset."},
+	{"offset.metadata.max.bytes", Int, "4096", nil, ReadOnly, High, acts, "Largest metadata text that comes with a committed offset."},
 	{"offsets.load.buffer.size", Int, "5242880", atLeast(1), ReadOnly, High, 0, "Bytes that are read at a time when committed offsets are loaded."},
 	{"offsets.topic.replication.factor", Short, "3", atLeast(1), ReadOnly, High, acts, "Replicas of __consumer_offsets; its creation waits until there are that many brokers."},
 	{"offsets.topic.num.partitions", Int, "50", atLeast(1), ReadOnly, High, acts, "Partitions of __consumer_offsets; not to be changed later."},
@@ -44,7 +44,7 @@ var coordinatorKeys = []row{
 	{"group.max.session.timeout.ms", Int, "1800000", nil, ReadOnly, Medium, 0, "Longest session time-out that a group member may ask for."},
 	{"group.initial.rebalance.delay.ms", Int, "3000", nil, ReadOnly, Medium, 0, "Time that a new group waits for more members before its first rebalance."},
 	{"group.max.size", Int, "2147483647", atLeast(1), ReadOnly, Medium, 0, "Most members of one group."},
-	{"group.coordinator.rebalance.protocols", List, "classic", listOf("consumer", "classic", "share", "unknown"), ReadOnly, Medium, 0, "Rebalance protocols that are offered; only classic with ZooKeeper."},
+	{"group.coordinator.rebalance.protocols", List, "classic", listOf("consumer", "classic", "share", "unknown"), ReadOnly, Medium, acts, "Rebalance protocols that are offered. kbroker also takes classic,consumer: consumer (KIP-848) is served while every live broker is a kbroker."},
 	{"group.coordinator.threads", Int, "1", atLeast(1), ReadOnly, Medium, 0, "Threads of the new group coordinator (KIP-848)."},
 	{"group.coordinator.append.linger.ms", Int, "10", atLeast(0), ReadOnly, Medium, 0, "Time that the new group coordinator collects writes for one append."},
 	{"group.coordinator.new.enable", Boolean, "false", nil, ReadOnly, Medium, internal, "Turns on the new group coordinator (KRaft only)."},
