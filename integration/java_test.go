@@ -18,7 +18,19 @@ func javaCases(t *testing.T, version string, names ...string) {
 
 // javaCasesAt names the prefix of the cases' topics.
 func javaCasesAt(t *testing.T, prefix, version string, names ...string) {
-	b := shared(t)
+	javaCasesOn(t, shared(t), prefix, version, names...)
+}
+
+// javaCasesOn names the broker too.
+func javaCasesOn(t *testing.T, b *broker, prefix, version string, names ...string) {
+	t.Helper()
+	out, err := run(t, 5*time.Minute, "", javaCasesCommand(t, version, append([]string{b.addr(), prefix}, names...)...)...)
+	reportCases(t, out, err)
+}
+
+// javaCasesCommand is the argv of the Java module's program.
+func javaCasesCommand(t *testing.T, version string, args ...string) []string {
+	t.Helper()
 	jars, err := clientJars(version)
 	if err != nil {
 		t.Fatal(err)
@@ -28,9 +40,7 @@ func javaCasesAt(t *testing.T, prefix, version string, names ...string) {
 		t.Fatal(err)
 	}
 	classpath := filepath.Join(classes, "classes") + ":" + jars + "/*"
-	args := append([]string{"kbroker.Main", b.addr(), prefix}, names...)
-	out, err := run(t, 5*time.Minute, "", javaCommand(256, classpath, args...)...)
-	reportCases(t, out, err)
+	return javaCommand(256, classpath, append([]string{"kbroker.Main"}, args...)...)
 }
 
 // reportCases turns the lines "PASS name" and "FAIL name: why" of a foreign

@@ -7,8 +7,9 @@ import java.util.Map;
 /**
  * Runs the cases against one broker and prints a line for each: "PASS name" or "FAIL name: why".
  *
- * <p>Usage: Main BOOTSTRAP PREFIX [CASE ...]; PREFIX starts the name of every topic. Cases "given-..." read what the
- * caller has put there, and run only when they are named.
+ * <p>Usage: Main BOOTSTRAP PREFIX [CASE ...]; PREFIX starts the name of every topic; "some-*" names all cases that begin
+ * so. Cases "given-..." read what the caller has put there, and those of groups want brokers that are set up for them:
+ * both run only when they are named.
  */
 public final class Main {
     private Main() {}
@@ -17,10 +18,12 @@ public final class Main {
         Map<String, Check.Action> cases = new LinkedHashMap<>();
         new ClientCases(args[0], args[1]).addTo(cases);
         new AdminCases(args[0], args[1]).addTo(cases);
+        new GroupCases(args[0], args[1], true).addTo(cases);
+        new GroupCases(args[0], args[1], false).addTo(cases);
         boolean failed = false;
         for (Map.Entry<String, Check.Action> c : cases.entrySet()) {
-            boolean named = Arrays.asList(args).subList(2, args.length).contains(c.getKey());
-            if (args.length > 2 ? !named : c.getKey().startsWith("given-")) {
+            boolean named = Arrays.stream(args).skip(2).anyMatch(a -> a.endsWith("*") ? c.getKey().startsWith(a.substring(0, a.length() - 1)) : a.equals(c.getKey()));
+            if (args.length > 2 ? !named : c.getKey().startsWith("given-") || c.getKey().startsWith("group-")) {
                 continue;
             }
             try {

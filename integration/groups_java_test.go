@@ -1,0 +1,42 @@
+//go:build integration
+
+package integration
+
+import "testing"
+
+// Groups of the stock Java client: commits, members that join and leave under
+// each assignor, static members, a member that polls too seldom, the admin client.
+func TestJava39Groups(t *testing.T) {
+	slow(t)
+	javaCasesOn(t, sharedGroups(t), topicName(t), kafkaVersion, "group-classic-*")
+}
+
+func TestJavaNewestGroups(t *testing.T) {
+	slow(t)
+	javaCasesOn(t, sharedGroups(t), topicName(t), newestJavaVersion, "group-classic-*")
+}
+
+// One Java case of groups for the quick run.
+func TestJavaNewestGroupCommits(t *testing.T) {
+	javaCasesOn(t, sharedGroups(t), topicName(t), newestJavaVersion, "group-classic-commits")
+}
+
+// The same under the consumer protocol (KIP-848). Regular expressions that the
+// broker resolves are the newer client's only.
+func TestJava39ConsumerProtocol(t *testing.T) {
+	slow(t)
+	withConsumerProtocol(t)
+	javaCasesOn(t, sharedGroups(t), topicName(t), kafkaVersion, "group-consumer-*")
+}
+
+func TestJavaNewestConsumerProtocol(t *testing.T) {
+	slow(t)
+	withConsumerProtocol(t)
+	javaCasesOn(t, sharedGroups(t), topicName(t), newestJavaVersion, "group-consumer-*", "group-newest-*")
+}
+
+// withConsumerProtocol marks a case that needs KIP-848.
+func withConsumerProtocol(t testing.TB) {
+	t.Helper()
+	onlyKbroker(t, "3.9.2 has no consumer protocol with ZooKeeper")
+}
