@@ -60,6 +60,18 @@ func (s *Store) checkpointLogStarts(d *logDir) error {
 	})
 }
 
+// checkpointCleaned writes up to where each log was compacted.
+func (s *Store) checkpointCleaned(d *logDir) error {
+	if !d.hasCleaned.Load() {
+		return nil
+	}
+	return s.checkpoint(d, cleanerCheckpoint, func(l *Log) (cluster.Offset, bool) {
+		l.state.Lock()
+		defer l.state.Unlock()
+		return cluster.Offset(l.cleanedTo), l.cleanedTo >= 0
+	})
+}
+
 func (s *Store) checkpoint(d *logDir, name string, of func(*Log) (cluster.Offset, bool)) error {
 	d.ckpt.Lock()
 	defer d.ckpt.Unlock()

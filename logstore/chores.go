@@ -54,6 +54,9 @@ func (s *Store) all() []*Log {
 
 func (s *Store) checkRetention() {
 	s.eachLog(func(l *Log) {
+		if s.cleaner.keeps(l) {
+			return
+		}
 		if _, err := l.DeleteOldSegments(); err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrStorage) {
 			s.log.Error().Err(err).Msg("retention check")
 		}

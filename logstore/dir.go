@@ -22,6 +22,8 @@ type logDir struct {
 	clean   bool        // it was stopped cleanly before this start
 	lowered atomic.Bool // a recovery point was found beyond its log's end
 
+	hasCleaned atomic.Bool // there is a cleaner's checkpoint to be kept in step
+
 	ckpt    sync.Mutex                   // one writer of its checkpoint files
 	written map[string][sha256.Size]byte // what was written last, by file; guarded by ckpt
 

@@ -36,6 +36,10 @@ var (
 	ErrStaleSlice = errors.New("log was truncated after the read")
 )
 
+// errGone tells a lookup that its segment was deleted or replaced meanwhile. It
+// is for the retry; to whoever does not try again the offset is gone.
+var errGone = fmt.Errorf("%w: the segment is gone", ErrOffsetOutOfRange)
+
 // UnexpectedOffset tells a follower what it was sent, so that it can decide to
 // start its empty log at First.
 type UnexpectedOffset struct {

@@ -1,6 +1,7 @@
 package logstore
 
 import (
+	"io/fs"
 	"os"
 	"slices"
 	"sync"
@@ -79,6 +80,12 @@ func (c *fileCache) acquire(s *segment) (*handle, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	if s.has(flagGone) {
+		// Its name may be another segment's by now: compaction gives the new one
+		// the old one's, after this flag was set.
+		_ = f.Close()
+		return nil, &fs.PathError{Op: "open", Path: s.path(extLog), Err: fs.ErrNotExist}
 	}
 	return c.install(s, f), nil
 }

@@ -131,7 +131,16 @@ func (l *Log) tidy() (listing, error) {
 			valid = append(valid, name)
 		}
 	}
-	if err := l.remove(append(invalid, ls.cleaned...)); err != nil {
+	// What says that they are invalid goes after them.
+	if err := l.remove(invalid); err != nil {
+		return ls, err
+	}
+	if len(invalid) > 0 {
+		if err := l.store.fs.SyncDir(l.path()); err != nil {
+			return ls, err
+		}
+	}
+	if err := l.remove(ls.cleaned); err != nil {
 		return ls, err
 	}
 	if err := l.finishSwap(ls, valid); err != nil {
@@ -151,6 +160,9 @@ func (l *Log) remove(names []string) error {
 
 // finishSwap deletes the segments that the swap files cover, and renames those.
 func (l *Log) finishSwap(ls listing, swap []string) error {
+	if len(swap) == 0 {
+		return l.store.fs.SyncDir(l.path())
+	}
 	from, to := int64(-1), int64(-1)
 	for _, name := range swap {
 		base, ext, _ := parseFileName(name)
@@ -178,8 +190,14 @@ func (l *Log) finishSwap(ls listing, swap []string) error {
 			return err
 		}
 	}
-	// Indexes first: a log without them would be taken as lacking them.
-	slices.SortStableFunc(swap, func(a, b string) int { return compare(logLast(a), logLast(b)) })
+	// What is covered must be gone for good before the new names are there: two
+	// segments with the same offsets are none.
+	if err := l.store.fs.SyncDir(l.path()); err != nil {
+		return err
+	}
+	// The log first: once it has its name, what is left has only to be renamed,
+	// and nothing that was renamed is taken for a part of what it replaces.
+	slices.SortStableFunc(swap, func(a, b string) int { return compare(logFirst(a), logFirst(b)) })
 	for _, name := range swap {
 		if err := l.store.fs.Rename(l.file(name), l.file(strings.TrimSuffix(name, suffixSwap))); err != nil {
 			return err
@@ -188,11 +206,11 @@ func (l *Log) finishSwap(ls listing, swap []string) error {
 	return l.store.fs.SyncDir(l.path())
 }
 
-func logLast(name string) int64 {
+func logFirst(name string) int64 {
 	if strings.HasSuffix(name, extLog+suffixSwap) {
-		return 1
+		return 0
 	}
-	return 0
+	return 1
 }
 
 // endOfFile is the offset after the last batch of a file that is no segment yet.

@@ -35,7 +35,7 @@ func (s *Store) loadDirs() error {
 
 // dirState is what the root of a log directory says about its logs.
 type dirState struct {
-	recoveryPoints, logStarts offsetMap
+	recoveryPoints, logStarts, cleaned offsetMap
 }
 
 // loadDir loads one directory's logs. Only what forbids a start is returned: a
@@ -93,6 +93,8 @@ func (s *Store) readRoot(d *logDir) (st dirState, names []string, err error) {
 	st.recoveryPoints = s.readCheckpoint(d, recoveryPointCheckpoint)
 	st.logStarts = s.readCheckpoint(d, logStartCheckpoint)
 	d.hws = s.readCheckpoint(d, highWatermarkCheckpoint)
+	st.cleaned = s.readCheckpoint(d, cleanerCheckpoint)
+	d.hasCleaned.Store(len(st.cleaned) > 0)
 	entries, err := s.fs.ReadDir(d.path)
 	if err != nil {
 		return st, nil, err
@@ -143,6 +145,9 @@ func (s *Store) loadEntry(d *logDir, name string, st dirState) error {
 		// taken for one that is not there.
 		_ = d.fail("loading "+name, fmt.Errorf("%v", err))
 		return nil
+	}
+	if off, ok := st.cleaned[tp]; ok {
+		l.cleanedTo = int64(off)
 	}
 	return s.register(l, kind)
 }
@@ -211,7 +216,7 @@ func (s *Store) loadLog(d *logDir, name string, tp cluster.TopicPartition, point
 
 // newLog is a log without segments.
 func (s *Store) newLog(d *logDir, tp cluster.TopicPartition, name string) *Log {
-	l := &Log{store: s, dir: d, tp: tp, sealedFrom: -1, syncingFrom: -1}
+	l := &Log{store: s, dir: d, tp: tp, sealedFrom: -1, syncingFrom: -1, cleanedTo: int64(cluster.NoOffset)}
 	if name != tp.String() {
 		l.name.Store(&name)
 	}

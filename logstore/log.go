@@ -49,6 +49,9 @@ type Log struct {
 	closing       bool       // nothing is appended any more
 	closed        bool       // and nothing is read
 	topicID       cluster.TopicID
+	cleanedTo     int64 // compaction has been up to here; NoOffset for never, and then nothing is checkpointed
+	cleaning      bool  // compaction or its retention is at work
+	uncleanable   error // why compaction leaves the log alone until the next start
 	epochs        epochs.Cache
 	producers     producers.State
 

@@ -40,6 +40,10 @@ type Options struct {
 	TxnMaxTimeout           time.Duration // transaction.max.timeout.ms
 	TxnVerification         bool          // transaction.partition.verification.enable; false by default
 
+	// Cleaner is asked what compaction may use, again and again, so that what it
+	// says may change; nil: nothing is compacted.
+	Cleaner func() CleanerConfig
+
 	// OnDirFailure is told once of each directory that went offline after Open,
 	// from a goroutine of its own and under no lock.
 	OnDirFailure func(dir string, err error)

@@ -29,11 +29,13 @@ func (l *Log) read(from int64, maxBytes int, upTo int64, minOne bool) (*Slice, e
 		if err == nil {
 			return s, nil
 		}
-		// A segment may be deleted between the look at the list and the opening
-		// of its file, and bytes may be cut off and written anew under a lookup.
+		// A segment may be deleted or compacted between the look at the list and
+		// the opening of its file or the look into its index, and bytes may be cut
+		// off and written anew under a lookup.
 		var missing *missingSegment
 		switch {
 		case errors.As(err, &missing) && !l.hasSegment(missing.seg):
+		case errors.Is(err, errGone):
 		case errors.Is(err, ErrCorruptLog) && l.gen.Load() != gen:
 		case missing != nil:
 			return nil, l.ioError("open", missing.err)

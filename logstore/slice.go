@@ -138,6 +138,10 @@ func (s *Slice) UpperBound() (cluster.Offset, error) {
 		return s.first, nil
 	}
 	file, tail, err := s.seg.index(reader, kindOffset)
+	if s.seg.has(flagGone) {
+		// The index, if there is one at all, is another segment's.
+		return cluster.Offset(s.log.endOf(s.seg)), nil
+	}
 	if err != nil {
 		return 0, s.log.wrap(err)
 	}

@@ -29,6 +29,7 @@ type Store struct {
 	files   *fileCache
 	images  *indexCache
 	sched   *scheduler
+	cleaner *cleaners // nil: nothing is compacted
 	configs configTable
 	dirs    []*logDir
 	stats   LoadStats
@@ -72,6 +73,10 @@ func Open(o Options) (*Store, error) {
 	}
 	s.opened.Store(true)
 	s.schedule()
+	if o.Cleaner != nil {
+		s.cleaner = newCleaners(s)
+		s.cleaner.start()
+	}
 	return s, nil
 }
 
@@ -319,6 +324,9 @@ func (s *Store) abandon() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
+	if s.cleaner != nil {
+		s.cleaner.close()
+	}
 	s.sched.close()
 	s.unlock()
 	s.calls.Wait()

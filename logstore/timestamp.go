@@ -3,6 +3,7 @@ package logstore
 import (
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/kbroker/kbroker/cluster"
 	"github.com/kbroker/kbroker/protocol/record"
@@ -12,10 +13,25 @@ import (
 // least ts; false when there is none. It looks into batches, and timestamps
 // need not rise.
 func (l *Log) OffsetForTimestamp(ts int64) (TimestampOffset, bool, error) {
-	start, segs, err := l.fromStart()
-	if err != nil {
-		return TimestampOffset{}, false, l.wrap(err)
+	for {
+		start, segs, err := l.fromStart()
+		if err != nil {
+			return TimestampOffset{}, false, l.wrap(err)
+		}
+		found, ok, err := l.offsetForTimestamp(segs, start, ts)
+		if !anyGone(segs) {
+			return found, ok, err
+		}
 	}
+}
+
+// anyGone reports whether one of the segments was deleted or replaced: what was
+// looked up in them may lack something.
+func anyGone(segs []*segment) bool {
+	return slices.ContainsFunc(segs, func(s *segment) bool { return s.has(flagGone) })
+}
+
+func (l *Log) offsetForTimestamp(segs []*segment, start, ts int64) (TimestampOffset, bool, error) {
 	for _, s := range segs {
 		largest, _, err := l.largestTimestamp(s)
 		if err != nil {
@@ -170,10 +186,19 @@ func recordsOf(entry []byte) recordIter {
 // MaxTimestampOffset finds the record with the largest timestamp, the first one
 // if several have it: ListOffsets -3. False for a log without timestamps.
 func (l *Log) MaxTimestampOffset() (TimestampOffset, bool, error) {
-	start, segs, err := l.fromStart()
-	if err != nil {
-		return TimestampOffset{}, false, l.wrap(err)
+	for {
+		start, segs, err := l.fromStart()
+		if err != nil {
+			return TimestampOffset{}, false, l.wrap(err)
+		}
+		found, ok, err := l.maxTimestampOffset(segs, start)
+		if !anyGone(segs) {
+			return found, ok, err
+		}
 	}
+}
+
+func (l *Log) maxTimestampOffset(segs []*segment, start int64) (TimestampOffset, bool, error) {
 	best, bestTs, bestOff := (*segment)(nil), int64(record.NoTimestamp), int64(0)
 	for _, s := range segs {
 		ts, off, err := l.largestTimestamp(s)
@@ -193,7 +218,7 @@ func (l *Log) MaxTimestampOffset() (TimestampOffset, bool, error) {
 	}
 	var found TimestampOffset
 	ok := false
-	err = l.scanSegment(best, bestOff, func(sc *scanner, e *entry) (bool, error) {
+	err := l.scanSegment(best, bestOff, func(sc *scanner, e *entry) (bool, error) {
 		if e.maxTs < bestTs {
 			return true, nil
 		}

@@ -221,7 +221,7 @@ func (s *Store) setAside(tp cluster.TopicPartition, suffix string) error {
 		s.removeDirLater(l.dir, name)
 	}
 	// The checkpoints no longer speak of it: another log of this name may come.
-	return errors.Join(s.checkpointRecoveryPoints(l.dir), s.checkpointLogStarts(l.dir))
+	return errors.Join(s.checkpointRecoveryPoints(l.dir), s.checkpointLogStarts(l.dir), s.checkpointCleaned(l.dir))
 }
 
 // retire ends a log's life under its name. Nothing is written to it afterwards.
@@ -269,6 +269,9 @@ func (s *Store) Close() error {
 	s.mu.Unlock()
 	if closed {
 		return ErrClosed
+	}
+	if s.cleaner != nil {
+		s.cleaner.close()
 	}
 	s.sched.close()
 	s.writeNewIDs()

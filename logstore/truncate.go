@@ -37,6 +37,9 @@ func (l *Log) TruncateTo(off cluster.Offset) error {
 	if err == nil && l.LogStart() < start {
 		err = l.store.checkpointLogStarts(l.dir)
 	}
+	if err == nil {
+		err = l.store.checkpointCleaned(l.dir) // what is appended now was not compacted
+	}
 	return l.wrap(err)
 }
 
@@ -158,6 +161,7 @@ func (l *Log) cutState(s *segment, keep int, pos, end int64, keptOffsets, keptTi
 	l.logStart.Store(min(l.logStart.Load(), end))
 	l.recoveryPoint = min(l.recoveryPoint, end)
 	l.hw = min(l.hw, end)
+	l.cleanedTo = min(l.cleanedTo, end)
 }
 
 // cutIndexLocked drops index entries from memory. Those in the files beyond the
@@ -363,7 +367,7 @@ func (l *Log) TruncateFullyAndStartAt(off cluster.Offset) error {
 		err = l.flushTo(int64(off))
 	}
 	if err == nil {
-		err = errors.Join(l.store.checkpointRecoveryPoints(l.dir), l.store.checkpointLogStarts(l.dir))
+		err = errors.Join(l.store.checkpointRecoveryPoints(l.dir), l.store.checkpointLogStarts(l.dir), l.store.checkpointCleaned(l.dir))
 	}
 	return l.wrap(err)
 }
@@ -395,6 +399,7 @@ func (l *Log) startOver(off int64) error {
 	l.leo.Store(off)
 	l.logStart.Store(off)
 	l.recoveryPoint, l.hw = off, off
+	l.cleanedTo = min(l.cleanedTo, off)
 	l.sealedFrom, l.syncingFrom = -1, -1
 	l.producers.Reset(cluster.Offset(off))
 	l.state.Unlock()

@@ -94,27 +94,9 @@ func (b *txnBox) collect(s *segment, dst []abortedEntry, from, upTo cluster.Offs
 // AbortedTxns lists the aborted transactions that have records within the
 // offsets from..upTo (exclusive), in the order in which they were aborted.
 func (l *Log) AbortedTxns(from, upTo cluster.Offset) ([]AbortedTxn, error) {
-	l.state.Lock()
-	if err := l.usableLocked(); err != nil {
-		l.state.Unlock()
+	found, err := l.aborted(from, upTo)
+	if err != nil {
 		return nil, l.wrap(err)
-	}
-	segs := l.segs[floorSegment(l.segs, int64(from)):]
-	l.state.Unlock()
-	var found []abortedEntry
-	for _, s := range segs {
-		b := s.txnBoxOf(false)
-		if b == nil {
-			continue
-		}
-		var done bool
-		var err error
-		if found, done, err = b.collect(s, found, from, upTo); err != nil {
-			return nil, l.wrap(l.ioError("transaction index read", asCorrupt(err)))
-		}
-		if done {
-			break
-		}
 	}
 	if len(found) == 0 {
 		return nil, nil
@@ -124,6 +106,42 @@ func (l *Log) AbortedTxns(from, upTo cluster.Offset) ([]AbortedTxn, error) {
 		list[i] = AbortedTxn{ProducerID: e.ProducerID, First: e.First}
 	}
 	return list, nil
+}
+
+// aborted is AbortedTxns with all that the indexes say. Segments that compaction
+// replaces meanwhile are asked again: their indexes may be gone already.
+func (l *Log) aborted(from, upTo cluster.Offset) ([]abortedEntry, error) {
+	for {
+		l.state.Lock()
+		if err := l.usableLocked(); err != nil {
+			l.state.Unlock()
+			return nil, err
+		}
+		segs := l.segs[floorSegment(l.segs, int64(from)):]
+		l.state.Unlock()
+		found, err := l.abortedIn(segs, from, upTo)
+		if anyGone(segs) {
+			continue
+		}
+		if err != nil {
+			return nil, l.ioError("transaction index read", asCorrupt(err))
+		}
+		return found, nil
+	}
+}
+
+func (l *Log) abortedIn(segs []*segment, from, upTo cluster.Offset) (found []abortedEntry, err error) {
+	for _, s := range segs {
+		b := s.txnBoxOf(false)
+		if b == nil {
+			continue
+		}
+		var done bool
+		if found, done, err = b.collect(s, found, from, upTo); err != nil || done {
+			return found, err
+		}
+	}
+	return found, nil
 }
 
 // rebuildTxnIndex replays the log up to the segment's end to learn which

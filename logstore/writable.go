@@ -134,7 +134,7 @@ func (l *Log) rebuildIndexes(s *segment) error {
 
 func (l *Log) rebuildIndexesLocked(s *segment) error {
 	if s.has(flagGone) {
-		return ErrOffsetOutOfRange
+		return errGone
 	}
 	h, err := l.store.files.acquire(s)
 	if err != nil {
