@@ -11,7 +11,6 @@ import (
 // topic: clients are told to look for the coordinator again until the leadership
 // moves.
 var absent = []int16{
-	protocol.OffsetCommit, protocol.OffsetFetch,
 	protocol.DescribeGroups, protocol.ListGroups, protocol.DeleteGroups, protocol.OffsetDelete,
 	protocol.AddPartitionsToTxn, protocol.AddOffsetsToTxn, protocol.EndTxn, protocol.TxnOffsetCommit,
 	protocol.DescribeTransactions, protocol.ListTransactions,
