@@ -34,6 +34,8 @@ type Shard struct {
 	luck   uint64
 
 	groups map[string]*group
+	// consumerView is what groups of the consumer protocol see of the cluster.
+	consumerView
 	// open names, per producer, the groups with offsets in its open transaction.
 	// A group is here if and only if its pending has the producer.
 	open map[cluster.ProducerID]map[string]*group
