@@ -203,6 +203,7 @@ func (b *Broker) openLogs(context.Context) error {
 		RetentionCheckInterval: c.RetentionCheckInterval, InitialTaskDelay: c.InitialTaskDelay,
 		ProducerExpiration: c.ProducerIDExpiration, ProducerExpirationCheck: c.ProducerIDExpirationCheck,
 		TxnMaxTimeout: c.TransactionMaxTimeout, OnDirFailure: b.logDirFailed,
+		Cleaner: b.cleanerConfig(c),
 	})
 	if err != nil {
 		return err

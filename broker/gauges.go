@@ -24,6 +24,7 @@ func (b *Broker) registerGauges() {
 		}
 		return float64(n)
 	})
+	b.cleanerGauges()
 	gauge("kafka.server", "ReplicaFetcherManager", "MaxLag", func() float64 { return float64(b.replication.fetchers.MaxLag()) })
 	gauge("kbroker.server", "ReplicaFetcherManager", "FollowingCount", func() float64 { return float64(b.replication.fetchers.Following()) })
 	count := func(typ, name string, f func() int64) {

@@ -72,6 +72,15 @@ type Broker struct {
 	TransactionMaxTimeout         time.Duration // transaction.max.timeout.ms
 	MaxOpenFiles                  int32         // kbroker.max.open.files; 0: from the process's limit
 
+	// Compaction, beside the topic defaults.
+	CleanerEnable       bool          // log.cleaner.enable
+	CleanerThreads      int32         // log.cleaner.threads
+	CleanerDedupeBuffer int64         // log.cleaner.dedupe.buffer.size
+	CleanerLoadFactor   float64       // log.cleaner.io.buffer.load.factor
+	CleanerIOBuffer     int32         // log.cleaner.io.buffer.size
+	CleanerMaxIORate    float64       // log.cleaner.io.max.bytes.per.second
+	CleanerBackoff      time.Duration // log.cleaner.backoff.ms
+
 	// Replication and the controller.
 	ReplicaLagTimeMax            time.Duration // replica.lag.time.max.ms
 	ReplicaFetchers              int32         // num.replica.fetchers
@@ -136,7 +145,7 @@ const RackAwareSelector = "org.apache.kafka.common.replica.RackAwareReplicaSelec
 // binding ties a key to the field that holds it.
 type binding struct {
 	key   string
-	field any // *bool, *int32, *int64, *string, *[]string or *time.Duration
+	field any // *bool, *int32, *int64, *float64, *string, *[]string or *time.Duration
 }
 
 // bindings lists the keys whose fields are filled by type alone.
@@ -180,6 +189,13 @@ func (b *Broker) bindings() []binding {
 		{"producer.id.expiration.check.interval.ms", &b.ProducerIDExpirationCheck},
 		{"transaction.max.timeout.ms", &b.TransactionMaxTimeout},
 		{"kbroker.max.open.files", &b.MaxOpenFiles},
+		{"log.cleaner.enable", &b.CleanerEnable},
+		{"log.cleaner.threads", &b.CleanerThreads},
+		{"log.cleaner.dedupe.buffer.size", &b.CleanerDedupeBuffer},
+		{"log.cleaner.io.buffer.load.factor", &b.CleanerLoadFactor},
+		{"log.cleaner.io.buffer.size", &b.CleanerIOBuffer},
+		{"log.cleaner.io.max.bytes.per.second", &b.CleanerMaxIORate},
+		{"log.cleaner.backoff.ms", &b.CleanerBackoff},
 		{"replica.lag.time.max.ms", &b.ReplicaLagTimeMax},
 		{"num.replica.fetchers", &b.ReplicaFetchers},
 		{"replica.fetch.wait.max.ms", &b.ReplicaFetchWaitMax},
@@ -368,6 +384,8 @@ func (s *settings) fill(f binding) {
 		*p = int32(v.n)
 	case *int64:
 		*p = v.n
+	case *float64:
+		*p = v.f
 	case *string:
 		*p = v.s
 	case *[]string:
