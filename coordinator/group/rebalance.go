@@ -52,7 +52,7 @@ func (s *Shard) tryJoin(g *group) {
 // keep coming, within the rebalance time-out.
 func (s *Shard) joinDue(g *group) {
 	c := &g.classic
-	if c.initial && c.grown && c.remaining > 0 {
+	if c.initial && c.grown && c.remaining > 0 && s.config.InitialRebalanceDelay > 0 {
 		c.grown = false
 		delay := min(s.config.InitialRebalanceDelay, c.remaining)
 		c.remaining = max(c.remaining-c.delay, 0)
