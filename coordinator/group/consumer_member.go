@@ -89,12 +89,6 @@ func (c *classicMember) same(o *classicMember) bool {
 	return c.sessionMs == o.sessionMs && (&member{protocols: c.protocols}).matches(o.protocols)
 }
 
-// samePlace reports whether the record of the member's assignment would say the
-// same.
-func (m *consumer) samePlace(o *consumer) bool {
-	return m.epoch == o.epoch && m.previous == o.previous && m.state == o.state && m.assigned.Equal(o.assigned) && m.revoking.Equal(o.revoking)
-}
-
 // names brings topic names into form.
 func names(list []string) []string {
 	if len(list) == 0 {
