@@ -2,6 +2,7 @@ package group
 
 import (
 	"bytes"
+	"time"
 
 	"github.com/kbroker/kbroker/coordinator"
 	"github.com/kbroker/kbroker/protocol"
@@ -63,6 +64,10 @@ func (s *Shard) joinDue(g *group) {
 	s.completeJoin(g)
 }
 
+// joinAgain is how often a group that waits for static members is looked at, at
+// the most: their rebalance time-out may be nothing.
+const joinAgain = time.Second
+
 // completeJoin makes a generation of those who have joined. Static members keep
 // their place until their session ends.
 func (s *Shard) completeJoin(g *group) {
@@ -76,7 +81,7 @@ func (s *Shard) completeJoin(g *group) {
 	}
 	if len(c.members) > 0 && !c.leads() {
 		// Only static members, and none has joined: wait until sessions end.
-		c.delay = c.rebalanceTimeout()
+		c.delay = max(c.rebalanceTimeout(), joinAgain)
 		s.rearm(&c.joinTimer, c)
 		return
 	}
