@@ -4,7 +4,8 @@ package protocol
 type API struct {
 	Key  int16
 	Name string // Kafka's spelling, as its request metrics have it
-	// Min and Max bound the versions that Kafka 3.9 speaks.
+	// Min and Max bound the versions that are spoken: those of Kafka 3.9, and of
+	// the consumer protocol (KIP-848) those of Kafka 4.
 	Min, Max int16
 	// FlexibleFrom is the first version with compact lengths and tagged fields
 	// (KIP-482); neverFlexible where there is none.
@@ -144,8 +145,8 @@ var apis = []API{
 	{DescribeTransactions, "DescribeTransactions", 0, 0, 0, false},
 	{ListTransactions, "ListTransactions", 0, 1, 0, false},
 	{AllocateProducerIDs, "AllocateProducerIds", 0, 0, 0, true},
-	{ConsumerGroupHeartbeat, "ConsumerGroupHeartbeat", 0, 0, 0, false},
-	{ConsumerGroupDescribe, "ConsumerGroupDescribe", 0, 0, 0, false},
+	{ConsumerGroupHeartbeat, "ConsumerGroupHeartbeat", 0, 1, 0, false},
+	{ConsumerGroupDescribe, "ConsumerGroupDescribe", 0, 1, 0, false},
 }
 
 // byKey finds a row by key; nil where 3.9 has no such API in ZooKeeper mode.

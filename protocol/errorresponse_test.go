@@ -53,6 +53,9 @@ func TestErrorResponsesAreKafkas(t *testing.T) {
 		}
 	}
 	eachVersion(t, func(t *testing.T, api API, version int16) {
+		if beyond[api.Key] != "" && version > 0 {
+			return // 3.9.2 has only v0
+		}
 		if api.Key == Fetch && 12 <= version && version <= 14 {
 			return // the requests were kmsg's, which writes a tag there that Kafka refuses
 		}

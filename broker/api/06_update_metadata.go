@@ -1,6 +1,8 @@
 package api
 
 import (
+	"time"
+
 	"github.com/kbroker/kbroker/broker/metadata"
 	"github.com/kbroker/kbroker/cluster"
 	"github.com/kbroker/kbroker/protocol"
@@ -42,7 +44,7 @@ func updateMetadata(h *Handlers, c *Call) {
 		live = append(live, b.ID)
 	}
 	h.Replicas.LiveBrokersChanged(live)
-	h.toldOnce.Do(func() { close(h.told) })
+	h.updated(len(u.Topics) > 0)
 	for _, t := range u.Topics {
 		if _, ok := h.Metadata.Topic(t.Name); !ok {
 			h.ForgetTopic(t.Name)
@@ -51,6 +53,27 @@ func updateMetadata(h *Handlers, c *Call) {
 	}
 	c.Reply(resp)
 	h.metadataWaits.Wake()
+}
+
+// brokersOnlyGrace is how long clients are held back after an UpdateMetadata
+// without topics while this broker has logs.
+const brokersOnlyGrace = 2 * time.Second
+
+// updated lets clients in once there is something to tell them. A controller's
+// first update may name the brokers only, with the topics to follow: a client
+// that is served in between takes its topics for deleted, and some give up then.
+// A broker without logs may be one of a cluster without topics.
+func (h *Handlers) updated(topics bool) {
+	tell := func() { h.toldOnce.Do(func() { close(h.told) }) }
+	if topics || len(h.Logs.Logs()) == 0 {
+		tell()
+		return
+	}
+	select {
+	case <-h.told:
+	default:
+		h.graceOnce.Do(func() { h.Clock.AfterFunc(brokersOnlyGrace, tell) })
+	}
 }
 
 func brokersOf(req *kmsg.UpdateMetadataRequest) []metadata.Broker {

@@ -30,6 +30,7 @@ type pendingMarker struct {
 	replica *replica.Replica
 	last    cluster.Offset
 	code    *int16
+	in      *kmsg.WriteTxnMarkersRequestMarker
 }
 
 func writeTxnMarkers(h *Handlers, c *Call) {
@@ -99,9 +100,19 @@ func (m *markersCall) append(tp cluster.TopicPartition, in *kmsg.WriteTxnMarkers
 		return err
 	}
 	if !done.HWPassed {
-		m.wait = append(m.wait, pendingMarker{r, done.Last, code})
+		m.wait = append(m.wait, pendingMarker{r, done.Last, code, in})
+	} else {
+		m.committed(tp, in)
 	}
 	return nil
+}
+
+// committed tells the group coordinator of the end of a transaction that it may
+// hold offsets of.
+func (m *markersCall) committed(tp cluster.TopicPartition, in *kmsg.WriteTxnMarkersRequestMarker) {
+	if tp.Topic == cluster.GroupMetadataTopic && m.c.h.Groups != nil {
+		m.c.h.Groups.Markers(tp.Partition, cluster.ProducerID(in.ProducerID), cluster.ProducerEpoch(in.ProducerEpoch), in.Committed)
+	}
 }
 
 // Ready implements delay.Task.
@@ -125,6 +136,8 @@ func (m *markersCall) Complete(bool) {
 			*w.code = int16(protocol.ErrRequestTimedOut)
 		case committed == replica.CommittedBelowMinISR:
 			*w.code = int16(protocol.ErrNotEnoughReplicasAfterAppend)
+		default:
+			m.committed(w.replica.TopicPartition(), w.in)
 		}
 	}
 	m.c.Reply(m.resp)

@@ -6,36 +6,27 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// absent are the APIs of the coordinators that this broker does not have yet. In
-// a cluster with Apache Kafka it may come to lead a partition of an internal
+// absent are the APIs of the transaction coordinator, which this broker does not
+// have yet. In a cluster with Apache Kafka it may come to lead a partition of its
 // topic: clients are told to look for the coordinator again until the leadership
 // moves.
 var absent = []int16{
-	protocol.DescribeGroups, protocol.ListGroups, protocol.DeleteGroups, protocol.OffsetDelete,
 	protocol.AddPartitionsToTxn, protocol.AddOffsetsToTxn, protocol.EndTxn, protocol.TxnOffsetCommit,
 	protocol.DescribeTransactions, protocol.ListTransactions,
 }
 
 func init() {
 	for _, key := range absent {
-		register(API{Key: key, Handle: noCoordinator, Notes: "COORDINATOR_NOT_AVAILABLE: there are no coordinators yet"})
+		register(API{Key: key, Handle: noCoordinator, Notes: "COORDINATOR_NOT_AVAILABLE: there is no transaction coordinator yet"})
 	}
 }
 
 // noCoordinator: a broker that leads no partition of the internal topic has an
 // empty list to show; everything else fails.
 func noCoordinator(h *Handlers, c *Call) {
-	switch req := c.Msg.(type) {
-	case *kmsg.ListGroupsRequest:
-		if !h.leadsAny(cluster.GroupMetadataTopic) {
-			c.Reply(req.ResponseKind())
-			return
-		}
-	case *kmsg.ListTransactionsRequest:
-		if !h.leadsAny(cluster.TransactionStateTopic) {
-			c.Reply(req.ResponseKind())
-			return
-		}
+	if req, ok := c.Msg.(*kmsg.ListTransactionsRequest); ok && !h.leadsAny(cluster.TransactionStateTopic) {
+		c.Reply(req.ResponseKind())
+		return
 	}
 	c.Fail(protocol.ErrCoordinatorNotAvailable)
 }

@@ -95,8 +95,9 @@ type Handlers struct {
 	metadataWaits delay.Waiters // admin requests that wait for the controller's work to show
 	creating      sync.Map      // internal topics whose creation is under way
 
-	told     chan struct{} // closed by the first UpdateMetadata
-	toldOnce sync.Once
+	told      chan struct{} // closed once clients can be told of topics: see updated
+	toldOnce  sync.Once
+	graceOnce sync.Once
 }
 
 // New makes handlers. Authorizer and Quota default to AllowAll and NoQuota.
@@ -137,9 +138,9 @@ func (h *Handlers) Serve(r *server.Request) {
 // this broker nothing.
 const startTimeout = 10 * time.Second
 
-// awaitMetadata holds a client that comes before the controller's first
-// UpdateMetadata: there would be no topic and no broker to tell it of. It holds
-// the connection's reader, so that requests keep their order.
+// awaitMetadata holds a client that comes before the controller has told of
+// brokers and topics. It holds the connection's reader, so that requests keep
+// their order.
 func (h *Handlers) awaitMetadata() {
 	select {
 	case <-h.told:
