@@ -355,19 +355,25 @@ func (d *decision) updateSince(acked uint64) *UpdateMetadata {
 }
 
 // unacked are the partitions that changed since, sorted, less those that wait
-// for a write: Settle makes them due anew.
+// for a write: Settle makes them due anew. Who has been told nothing yet is told
+// of these as well, as they stand: clients of a broker that is back would take a
+// topic that it does not name for deleted.
 func (d *decision) unacked(acked uint64) []*partition {
+	waits := func(p *partition) bool {
+		first := acked == 0 && p.known && !p.topic.id.IsZero()
+		return !first && d.im.held(p)
+	}
 	var parts []*partition
 	if d.all {
 		for _, p := range d.sorted {
-			if p.metaSeq > acked && !d.im.held(p) {
+			if p.metaSeq > acked && !waits(p) {
 				parts = append(parts, p)
 			}
 		}
 		return parts
 	}
 	for p := d.im.meta.tail; p != nil && p.metaSeq > acked; p = p.prev {
-		if !d.im.held(p) {
+		if !waits(p) {
 			parts = append(parts, p)
 		}
 	}
