@@ -54,7 +54,11 @@ func (s *Shard) joinConsumers(r coordinator.Request, g *group, m *kmsg.JoinGroup
 		return refusedJoin(id, protocol.ErrCoordinatorLoadInProgress)
 	}
 	if id == "" {
-		id = s.memberID(r.ClientID)
+		prefix := r.ClientID
+		if m.InstanceID != nil {
+			prefix = *m.InstanceID
+		}
+		id = s.memberID(prefix)
 		if m.Version >= 4 && m.InstanceID == nil {
 			return refusedJoin(id, protocol.ErrMemberIDRequired)
 		}

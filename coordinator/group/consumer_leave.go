@@ -52,14 +52,27 @@ func (c *consumers) find(id string, instance *string) (*consumer, *refusal) {
 	return x, nil
 }
 
-// consumerOver removes a member whose time is over.
+// consumerOver removes a member whose time is over, and with it all others of
+// the group that are due: a step sees a group as it was before it, and may change
+// it once.
 func (s *Shard) consumerOver(g *group, id string) {
 	if !g.isConsumer() || g.consumers.members[id] == nil {
 		s.forgetLive(g, id)
 		s.reap(g)
 		return
 	}
-	s.removeConsumers(g, g.consumers.members[id])
+	var over []*consumer
+	for _, m := range g.consumers.sorted() {
+		if l := g.live[m.id]; m.id == id || l != nil && s.over(l, m) {
+			over = append(over, m)
+		}
+	}
+	s.removeConsumers(g, over...)
+}
+
+func (s *Shard) over(l *liveMember, m *consumer) bool {
+	due := func(t *timer) bool { return t.armed() && t.due <= s.clock }
+	return due(&l.session) || due(&l.rejoin) || due(&l.sync) || due(&l.revoke) && l.revokeEpoch == m.epoch
 }
 
 // removeConsumers takes members out for good: what they held is free, and the
