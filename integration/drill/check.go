@@ -63,12 +63,13 @@ func parse(v string) (x id, partition int, ok bool) {
 
 // What is known of a record that was sent, where it has no offset.
 const (
-	pending int64 = -1
-	refused int64 = -2
+	pending  int64 = -1
+	refused  int64 = -2
+	unplaced int64 = -3 // acked, and where was not said
 )
 
 // sent is what one writer did in one partition: by sequence number the offset at
-// which it was acked, pending or refused.
+// which it was acked, or one of the above.
 type sent struct {
 	writer int32
 	acks   []int64
@@ -168,6 +169,7 @@ func (f *findings) checkAcks(e evidence, at map[id]int64) {
 				f.add(failed, "%s", x)
 			case !there:
 				f.add(lost, "%s was acked at %d; the log ends at %d", x, offset, len(e.log))
+			case offset == unplaced:
 			case stands != offset:
 				f.add(moved, "%s was acked at %d and stands at %d", x, offset, stands)
 			}

@@ -55,6 +55,11 @@ func TestPlanted(t *testing.T) {
 		want  string // kinds, in order
 	}{
 		{"nothing", func(*evidence) {}, ""},
+		{"acked without an offset", func(e *evidence) { e.sent[0].acks[3] = unplaced }, ""},
+		{"acked without an offset, and gone", func(e *evidence) {
+			e.sent[0].acks = append(e.sent[0].acks, unplaced)
+			e.known[1]++
+		}, "lost"},
 		{"the tail is gone", func(e *evidence) {
 			e.log = e.log[:90]
 			e.read["a"] = e.read["a"][:90]
