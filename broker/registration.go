@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +29,8 @@ type registration struct {
 	done    chan struct{}
 
 	standing atomic.Uint64 // generation of the session that holds the registration
+
+	allKbrokers atomic.Bool // whether every live broker is a kbroker; watched only where somebody asks
 }
 
 func newRegistration(b *Broker) *registration {
@@ -47,6 +51,9 @@ func (r *registration) begin(ctx context.Context) error {
 	}
 	if err == nil {
 		err = r.watchFeatures(ctx, s)
+	}
+	if err == nil {
+		err = r.watchKinds(ctx, s)
 	}
 	if err != nil {
 		r.stop()
@@ -103,6 +110,7 @@ func (r *registration) register(ctx context.Context) (zkmeta.Session, error) {
 	if again := b.epoch.Load() != 0; again && !b.host.Load().Leaderless() {
 		r.unclean = false
 	}
+	reg.MarkKbroker()
 	if r.unclean {
 		reg.MarkUncleanRestart()
 	}
@@ -177,8 +185,13 @@ func (r *registration) keep(generation uint64) {
 				generation = s.Generation()
 				err = r.watchFeatures(r.ctx, s)
 			}
+			if err == nil {
+				err = r.watchKinds(r.ctx, s)
+			}
 		case e.Path == zkmeta.FeaturePath:
 			err = r.featuresChanged()
+		case strings.HasPrefix(e.Path, zkmeta.BrokerIDsPath):
+			err = r.brokersChanged()
 		}
 		if err != nil && r.ctx.Err() == nil && !transient(err) {
 			r.b.fail(err)
@@ -195,6 +208,34 @@ func (r *registration) featuresChanged() error {
 		return err
 	}
 	return r.watchFeatures(r.ctx, s)
+}
+
+// watchKinds finds out whether every live broker is a kbroker: only then may
+// groups use the protocol of KIP-848, whose records a coordinator of Kafka 3.9
+// would pass over.
+func (r *registration) watchKinds(ctx context.Context, s zkmeta.Session) error {
+	if !slices.Contains(r.b.static.RebalanceProtocols, "consumer") {
+		return nil
+	}
+	brokers, err := zkmeta.ReadBrokers(ctx, s, true)
+	if err != nil {
+		return err
+	}
+	all := !slices.ContainsFunc(brokers, func(b zkmeta.BrokerRead) bool { return b.Err != nil || !b.Registration.Kbroker() })
+	if r.allKbrokers.Swap(all) != all {
+		r.b.o.Logger.Info().Bool("on", all).Msg("the consumer protocol is on while every live broker is a kbroker")
+	}
+	return nil
+}
+
+// brokersChanged looks at the brokers in the session that there is; the next
+// session begins with a look of its own.
+func (r *registration) brokersChanged() error {
+	s, err := r.b.store.Session()
+	if err != nil {
+		return err
+	}
+	return r.watchKinds(r.ctx, s)
 }
 
 // transient errors end with the session that they happened in.

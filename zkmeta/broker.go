@@ -60,20 +60,34 @@ func NewBrokerRegistration(endpoints []Endpoint, rack string, nowMs int64) Broke
 	return b
 }
 
-// uncleanKey is kbroker's own in a registration; Kafka 3.9 passes over it.
-const uncleanKey = "kbroker"
+// kbrokerKey is kbroker's own in a registration; Kafka 3.9 passes over it.
+const kbrokerKey = "kbroker"
 
-// MarkUncleanRestart notes in a registration that the broker's process started
-// without the mark of a clean shutdown in each of its log directories: what it had
-// not synced may be lost. A registration anew within the same process, after its
-// session had ended, is none.
-func (b *BrokerRegistration) MarkUncleanRestart() {
+// MarkKbroker notes in a registration that the broker is a kbroker.
+func (b *BrokerRegistration) MarkKbroker() { b.mark(`{"version":1}`) }
+
+// Kbroker reports whether the registration is that of a kbroker, of this version
+// or a later one.
+func (b BrokerRegistration) Kbroker() bool {
+	var key struct {
+		Version int `json:"version"`
+	}
+	return json.Unmarshal(b.Extra[kbrokerKey], &key) == nil && key.Version > 0
+}
+
+func (b *BrokerRegistration) mark(key string) {
 	b.Extra = maps.Clone(b.Extra)
 	if b.Extra == nil {
 		b.Extra = map[string]json.RawMessage{}
 	}
-	b.Extra[uncleanKey] = json.RawMessage(`{"version":1,"unclean_restart":true}`)
+	b.Extra[kbrokerKey] = json.RawMessage(key)
 }
+
+// MarkUncleanRestart notes in a registration that the broker's process started
+// without the mark of a clean shutdown in each of its log directories: what it had
+// not synced may be lost. A registration anew within the same process, after its
+// session had ended, is none. It is a kbroker's mark, too.
+func (b *BrokerRegistration) MarkUncleanRestart() { b.mark(`{"version":1,"unclean_restart":true}`) }
 
 // UncleanRestart reports whether the registration says so. A key of a later
 // version, or one that cannot be understood, says nothing: a broker must not be
@@ -83,7 +97,7 @@ func (b BrokerRegistration) UncleanRestart() bool {
 		Version        int  `json:"version"`
 		UncleanRestart bool `json:"unclean_restart"`
 	}
-	return json.Unmarshal(b.Extra[uncleanKey], &key) == nil && key.Version == 1 && key.UncleanRestart
+	return json.Unmarshal(b.Extra[kbrokerKey], &key) == nil && key.Version == 1 && key.UncleanRestart
 }
 
 // Endpoint is the endpoint of a listener.

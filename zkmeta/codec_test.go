@@ -121,6 +121,28 @@ func TestStateHistory(t *testing.T) {
 	}
 }
 
+func TestKbrokerMark(t *testing.T) {
+	b := NewBrokerRegistration([]Endpoint{{"PLAINTEXT", "PLAINTEXT", "h", 9092}}, "", 1)
+	if b.Kbroker() {
+		t.Error("a kbroker from the start")
+	}
+	b.MarkKbroker()
+	got, err := DecodeBroker(1, b.Encode())
+	if err != nil || !got.Kbroker() || got.UncleanRestart() || !strings.Contains(string(b.Encode()), `"kbroker":{"version":1}`) {
+		t.Errorf("%s: %+v, %v", b.Encode(), got, err)
+	}
+	b.MarkUncleanRestart()
+	if got, err := DecodeBroker(1, b.Encode()); err != nil || !got.Kbroker() || !got.UncleanRestart() {
+		t.Errorf("%s: %+v, %v", b.Encode(), got, err)
+	}
+	for other, want := range map[string]bool{`7`: false, `{}`: false, `null`: false, `{"version":0}`: false, `{"version":9,"more":1}`: true} {
+		b.Extra = map[string]json.RawMessage{"kbroker": json.RawMessage(other)}
+		if got, err := DecodeBroker(1, b.Encode()); err != nil || got.Kbroker() != want {
+			t.Errorf("%s: %v", other, err)
+		}
+	}
+}
+
 func TestUncleanRestart(t *testing.T) {
 	b := NewBrokerRegistration([]Endpoint{{"PLAINTEXT", "PLAINTEXT", "h", 9092}}, "", 1)
 	if b.UncleanRestart() {

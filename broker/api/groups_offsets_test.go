@@ -252,7 +252,7 @@ func TestOffsetFetchFailures(t *testing.T) {
 	for _, f := range failures {
 		o.desk.fails(f.err)
 		for v := int16(1); v <= 9; v++ {
-			want := fmt.Sprint(f.fetch)
+			var want string
 			switch code := int16(f.fetch); {
 			case v == 1:
 				want = fmt.Sprintf(`0 a-0=-1@-1"":%d a-1=-1@-1"":%d b-0=-1@-1"":%d`, code, code, code)
