@@ -16,6 +16,9 @@ func (s *Shard) Check() error {
 		if err := g.classic.check(); err != nil {
 			return fmt.Errorf("group %q: %w", id, err)
 		}
+		if err := s.checkConsumer(g); err != nil {
+			return fmt.Errorf("group %q: %w", id, err)
+		}
 		if err := s.checkOffsets(g); err != nil {
 			return fmt.Errorf("group %q: %w", id, err)
 		}

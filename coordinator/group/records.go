@@ -221,6 +221,10 @@ func (s *Shard) applyMeta(e coordinator.Entry) error {
 	if _, err := readMeta(e.Value); err != nil {
 		return err
 	}
-	s.entry(id).meta = bytes.Clone(e.Value)
+	g := s.entry(id)
+	g.meta = bytes.Clone(e.Value)
+	// A coordinator that does not know consumer groups writes no tombstones of
+	// one: the younger record tells what the group is.
+	g.consumers = nil
 	return nil
 }
