@@ -57,7 +57,22 @@ type Broker struct {
 	TransactionTopicSegmentBytes      int32 // transaction.state.log.segment.bytes
 	TransactionTopicMinISR            int32 // transaction.state.log.min.isr
 
-	RebalanceProtocols []string // group.coordinator.rebalance.protocols
+	// The group coordinator.
+	RebalanceProtocols           []string      // group.coordinator.rebalance.protocols
+	OffsetsLoadBufferSize        int32         // offsets.load.buffer.size
+	OffsetsCompressionCodec      int32         // offsets.topic.compression.codec: a batch's codec number
+	OffsetsRetentionMinutes      int32         // offsets.retention.minutes
+	OffsetsRetentionCheck        time.Duration // offsets.retention.check.interval.ms
+	OffsetsCommitTimeout         time.Duration // offsets.commit.timeout.ms
+	GroupMinSessionTimeout       time.Duration // group.min.session.timeout.ms
+	GroupMaxSessionTimeout       time.Duration // group.max.session.timeout.ms
+	GroupInitialRebalanceDelay   time.Duration // group.initial.rebalance.delay.ms
+	GroupMaxSize                 int32         // group.max.size
+	ConsumerGroupSessionTimeout  time.Duration // group.consumer.session.timeout.ms
+	ConsumerGroupHeartbeat       time.Duration // group.consumer.heartbeat.interval.ms
+	ConsumerGroupMaxSize         int32         // group.consumer.max.size
+	ConsumerGroupAssignors       []string      // group.consumer.assignors, see AssignorName
+	ConsumerGroupMigrationPolicy string        // group.consumer.migration.policy
 
 	// Logs, beside the topic defaults.
 	RecoveryThreadsPerDir         int32         // num.recovery.threads.per.data.dir
@@ -142,6 +157,20 @@ type KeyStore struct {
 // the only one that kbroker knows: others are Java code.
 const RackAwareSelector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
+// AssignorName is what an entry of group.consumer.assignors is called on the wire:
+// Kafka's classes have names, which may be written themselves, too. Others are
+// Java code.
+func AssignorName(class string) (string, bool) {
+	const pkg = "org.apache.kafka.coordinator.group.assignor."
+	switch class {
+	case pkg + "UniformAssignor", "uniform":
+		return "uniform", true
+	case pkg + "RangeAssignor", "range":
+		return "range", true
+	}
+	return "", false
+}
+
 // binding ties a key to the field that holds it.
 type binding struct {
 	key   string
@@ -174,6 +203,20 @@ func (b *Broker) bindings() []binding {
 		{"offsets.topic.segment.bytes", &b.OffsetsTopicSegmentBytes},
 		{"offset.metadata.max.bytes", &b.OffsetMetadataMaxBytes},
 		{"group.coordinator.rebalance.protocols", &b.RebalanceProtocols},
+		{"offsets.load.buffer.size", &b.OffsetsLoadBufferSize},
+		{"offsets.topic.compression.codec", &b.OffsetsCompressionCodec},
+		{"offsets.retention.minutes", &b.OffsetsRetentionMinutes},
+		{"offsets.retention.check.interval.ms", &b.OffsetsRetentionCheck},
+		{"offsets.commit.timeout.ms", &b.OffsetsCommitTimeout},
+		{"group.min.session.timeout.ms", &b.GroupMinSessionTimeout},
+		{"group.max.session.timeout.ms", &b.GroupMaxSessionTimeout},
+		{"group.initial.rebalance.delay.ms", &b.GroupInitialRebalanceDelay},
+		{"group.max.size", &b.GroupMaxSize},
+		{"group.consumer.session.timeout.ms", &b.ConsumerGroupSessionTimeout},
+		{"group.consumer.heartbeat.interval.ms", &b.ConsumerGroupHeartbeat},
+		{"group.consumer.max.size", &b.ConsumerGroupMaxSize},
+		{"group.consumer.assignors", &b.ConsumerGroupAssignors},
+		{"group.consumer.migration.policy", &b.ConsumerGroupMigrationPolicy},
 		{"transaction.state.log.num.partitions", &b.TransactionTopicPartitions},
 		{"transaction.state.log.replication.factor", &b.TransactionTopicReplicationFactor},
 		{"transaction.state.log.segment.bytes", &b.TransactionTopicSegmentBytes},

@@ -45,10 +45,11 @@ func TestShippedServerProperties(t *testing.T) {
 	if b.SocketRequestMaxBytes != 100<<20 || b.NumPartitions != 1 || b.RetentionCheckInterval != 5*time.Minute || b.MaxConnections != math.MaxInt32 {
 		t.Errorf("sizes and times: %+v", b)
 	}
-	// Only what belongs to groups, which are not there yet.
-	want := []string{"group.initial.rebalance.delay.ms: kbroker does not act on it yet"}
-	if diff := cmp.Diff(want, warningLines(w)); diff != "" {
-		t.Error(diff)
+	if len(w) != 0 {
+		t.Errorf("kbroker acts on all of it: %v", warningLines(w))
+	}
+	if b.GroupInitialRebalanceDelay != 0 || b.OffsetsCommitTimeout != 5*time.Second || b.OffsetsRetentionMinutes != 7*24*60 || b.GroupMaxSessionTimeout != 30*time.Minute {
+		t.Errorf("groups: %+v", b)
 	}
 }
 
@@ -331,6 +332,19 @@ func TestParseOverride(t *testing.T) {
 	for _, s := range []string{"a", "=x", ""} {
 		if _, _, err := config.ParseOverride(s); err == nil {
 			t.Errorf("%q accepted", s)
+		}
+	}
+}
+
+func TestAssignors(t *testing.T) {
+	_, w := newBroker(t, config.Values{"zookeeper.connect": "zk:2181", "group.consumer.assignors": "range,org.apache.kafka.coordinator.group.assignor.UniformAssignor,com.example.Mine"})
+	want := []string{"group.consumer.assignors: kbroker knows the uniform and the range assignor only and loads no plugins; com.example.Mine is passed over"}
+	if diff := cmp.Diff(want, warningLines(w)); diff != "" {
+		t.Error(diff)
+	}
+	for class, want := range map[string]string{"uniform": "uniform", "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range", "Mine": ""} {
+		if got, _ := config.AssignorName(class); got != want {
+			t.Errorf("%s: %q", class, got)
 		}
 	}
 }

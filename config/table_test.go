@@ -22,7 +22,9 @@ func TestActedKeysHaveFields(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"broker.id", "node.id", "listeners", "advertised.listeners", "listener.security.protocol.map", "inter.broker.listener.name",
-		"security.inter.broker.protocol", "control.plane.listener.name", "log.dir", "log.dirs", "max.connections.per.ip.overrides"} {
+		"security.inter.broker.protocol", "control.plane.listener.name", "log.dir", "log.dirs", "max.connections.per.ip.overrides",
+		"group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms",
+		"group.consumer.min.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"} {
 		has[name] = true // taken together with others
 	}
 	for _, k := range topicOrder {

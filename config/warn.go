@@ -51,6 +51,8 @@ func (s *settings) warning(name string) string {
 			return "is set dynamically only" + ignored
 		case name == "replica.selector.class" && s.str(name) != "" && s.str(name) != RackAwareSelector:
 			return "kbroker knows " + RackAwareSelector + " only and loads no plugins" + ignored
+		case name == "group.consumer.assignors":
+			return assignorsWarning(s.parsed[name].list)
 		case k.is(acts):
 			return ""
 		case s.parsed[name].text(k.Type) == k.def.text(k.Type) && !k.def.null:
@@ -82,6 +84,15 @@ func (s *settings) warning(name string) string {
 		return "a value without a key" + ignored
 	}
 	return "unknown key" + ignored + didYouMean(name)
+}
+
+func assignorsWarning(classes []string) string {
+	for _, c := range classes {
+		if _, ok := AssignorName(c); !ok {
+			return "kbroker knows the uniform and the range assignor only and loads no plugins; " + c + " is passed over"
+		}
+	}
+	return ""
 }
 
 func notActed(name string) string {
