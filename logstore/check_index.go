@@ -185,6 +185,7 @@ func (s *segmentCheck) compareTxns() {
 		case done.First < s.start():
 		case !ok:
 			s.indexProblem(extTxnIndex, fmt.Sprintf("the aborted transaction %d-%d of producer %d is not in it", done.First, done.Last, done.ProducerID))
+		case s.compacted && e.First < done.First:
 		case e.First != done.First && e.First >= s.start():
 			s.indexProblem(extTxnIndex, fmt.Sprintf("the transaction that producer %d aborted at %d begins at %d, not %d", done.ProducerID, done.Last, done.First, e.First))
 		}

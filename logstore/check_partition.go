@@ -30,6 +30,10 @@ type partitionCheck struct {
 	epochs epochs.Cache // as in the checkpoint
 	known  bool         // the checkpoint could be read
 	state  producers.State
+
+	// compacted tells that offsets are missing so far: what producers wrote there
+	// is not known, and their transactions may have begun earlier.
+	compacted bool
 }
 
 // start is the log's start: below it, a producer may be known or forgotten.
@@ -164,6 +168,7 @@ func (p *partitionCheck) segment(i int, base int64) error {
 	if i > 0 && cluster.Offset(base) < p.leo {
 		p.problem("the segment begins at offset %d, the one before ends at %d", base, p.leo)
 	}
+	p.compacted = p.compacted || cluster.Offset(base) > p.leo
 	p.leo = max(p.leo, cluster.Offset(base))
 	if err := s.scan(f, i == len(p.bases)-1); err != nil {
 		return err
@@ -226,6 +231,7 @@ func (s *segmentCheck) place(e inspected) {
 	case int64(e.Last)-s.base > math.MaxInt32:
 		s.problem("position %d: offset %d is too far from the segment's base for its indexes", e.Pos, e.Last)
 	}
+	s.compacted = s.compacted || e.First > s.leo && e.Magic >= record.MagicV2
 	s.leo = max(s.leo, e.Last+1)
 	s.largest = max(s.largest, e.MaxTs)
 	s.indexEntries(e)
@@ -313,7 +319,7 @@ func (p *partitionCheck) compareProducer(e producers.SnapshotEntry, off int64) {
 		return
 	}
 	have, ok := p.state.Last(e.ProducerID)
-	if !ok {
+	if !ok || p.compacted {
 		return
 	}
 	gone := have.LastOffset < p.start() && e.LastOffset < p.start() // its data, though not its last marker
