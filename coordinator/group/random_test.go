@@ -44,6 +44,7 @@ type entered struct {
 	state      state
 	generation int32
 	at         time.Time
+	generated  time.Time // when its generation was first seen
 }
 
 // client is one consumer: what it knows of itself, and the request it waits for.
@@ -55,7 +56,9 @@ type client struct {
 	members         []string
 	phase           string // join, sync, stable
 	token           coordinator.Token
+	sent            int32 // the generation that it claimed in what it waits for
 	gone            bool
+	mute            bool // sends heartbeats but never asks for its assignment
 	oldest          bool // of a version that is not asked to come twice
 }
 
@@ -67,7 +70,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		owners: map[string]string{}, current: map[string]int32{}, written: map[string]int32{}, entered: map[string]entered{},
 	}
 	for i := range 9 {
-		x := &client{name: fmt.Sprintf("c%d", i), group: fmt.Sprintf("g%d", i%3), phase: "join", oldest: w.rand.IntN(3) == 0}
+		x := &client{name: fmt.Sprintf("c%d", i), group: fmt.Sprintf("g%d", i%3), phase: "join", oldest: w.rand.IntN(3) == 0, mute: w.rand.IntN(9) == 0}
 		if w.rand.IntN(3) == 0 {
 			instance := "i" + x.name
 			x.instance = &instance
@@ -155,6 +158,10 @@ func (w *world) act(x *client) {
 		return
 	}
 	q := coordinator.Request{ClientID: x.name}
+	x.sent = x.generation
+	if w.rand.IntN(20) == 0 {
+		x.sent-- // it has not heard of the last one, say
+	}
 	switch {
 	case x.phase == "join":
 		m := kmsg.NewPtrJoinGroupRequest()
@@ -167,13 +174,13 @@ func (w *world) act(x *client) {
 		m.ProtocolType = consumerType
 		m.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range", Metadata: subscribes("t")}}
 		q.Msg = m
-	case x.phase == "sync":
+	case x.phase == "sync" && !x.mute:
 		m := kmsg.NewPtrSyncGroupRequest()
-		m.Version, m.Group, m.MemberID, m.InstanceID, m.Generation = 4, x.group, x.id, x.instance, x.generation
+		m.Version, m.Group, m.MemberID, m.InstanceID, m.Generation = 4, x.group, x.id, x.instance, x.sent
 		if x.leader {
-			parts := map[string][]string{}
+			parts, first := map[string][]string{}, w.rand.IntN(len(x.members))
 			for p := range worldParts {
-				to := x.members[(p+w.rand.IntN(2))%len(x.members)]
+				to := x.members[(p+first)%len(x.members)]
 				parts[to] = append(parts[to], fmt.Sprint(p))
 			}
 			for id, ps := range parts {
@@ -188,7 +195,7 @@ func (w *world) act(x *client) {
 		q.Msg = m
 	case w.rand.IntN(3) == 0:
 		m := kmsg.NewPtrOffsetCommitRequest()
-		m.Version, m.Group, m.MemberID, m.InstanceID, m.Generation = 9, x.group, x.id, x.instance, x.generation
+		m.Version, m.Group, m.MemberID, m.InstanceID, m.Generation = 9, x.group, x.id, x.instance, x.sent
 		p := kmsg.NewOffsetCommitRequestTopicPartition()
 		p.Partition, p.Offset = int32(w.rand.IntN(3)), int64(w.rand.IntN(100))
 		m.Topics = []kmsg.OffsetCommitRequestTopic{{Topic: "t", Partitions: []kmsg.OffsetCommitRequestTopicPartition{p}}}
@@ -198,7 +205,7 @@ func (w *world) act(x *client) {
 		return
 	default:
 		m := kmsg.NewPtrHeartbeatRequest()
-		m.Group, m.MemberID, m.InstanceID, m.Generation = x.group, x.id, x.instance, x.generation
+		m.Group, m.MemberID, m.InstanceID, m.Generation = x.group, x.id, x.instance, x.sent
 		q.Msg = m
 	}
 	x.token = w.token + 1
@@ -281,6 +288,9 @@ func (w *world) told(x *client, response any) {
 			return
 		}
 		x.phase = "stable"
+		if x.sent != w.current[x.group] || len(a.MemberAssignment) == 0 {
+			w.t.Fatalf("%s is given %q in generation %d of %s, the newest is %d", x.name, a.MemberAssignment, x.sent, x.group, w.current[x.group])
+		}
 		who := x.id
 		if x.instance != nil {
 			who = *x.instance
@@ -296,12 +306,14 @@ func (w *world) told(x *client, response any) {
 			w.owners[key] = who
 		}
 	case *kmsg.HeartbeatResponse:
-		failed(a.ErrorCode)
+		if !failed(a.ErrorCode) && x.sent != w.current[x.group] {
+			w.t.Fatalf("%s is fine in generation %d, the newest is %d", x.name, x.sent, w.current[x.group])
+		}
 	case *kmsg.LeaveGroupResponse:
 		x.id, x.phase = "", "join"
 	case *kmsg.OffsetCommitResponse:
-		if !failed(a.Topics[0].Partitions[0].ErrorCode) && x.generation != w.current[x.group] {
-			w.t.Fatalf("%s commits in generation %d, the newest is %d", x.name, x.generation, w.current[x.group])
+		if !failed(a.Topics[0].Partitions[0].ErrorCode) && x.sent != w.current[x.group] {
+			w.t.Fatalf("%s commits in generation %d, the newest is %d", x.name, x.sent, w.current[x.group])
 		}
 	}
 }
@@ -315,16 +327,23 @@ func (w *world) invariants() {
 			waits[x.join], waits[x.sync] = true, true
 		}
 		if e := w.entered[id]; e.state != c.state || e.generation != c.generation {
-			w.entered[id] = entered{c.state, c.generation, w.now}
+			next := entered{c.state, c.generation, w.now, e.generated}
+			if e.generation != c.generation {
+				next.generated = w.now
+			}
+			w.entered[id] = next
 		}
 		// Static members hold a rebalance up until their sessions end.
 		if took := w.now.Sub(w.entered[id].at); took > worldRebalance+worldSession+joinAgain && !c.is(empty) && !c.is(stable) {
 			w.t.Fatalf("%s is in %s for %s", id, c.state, took)
 		}
 	}
-	for id := range w.entered {
-		if w.s.groups[id] == nil {
+	for id, e := range w.entered {
+		g := w.s.groups[id]
+		if g == nil {
 			delete(w.entered, id)
+		} else if g.classic.owing > 0 && w.now.Sub(e.generated) > worldRebalance {
+			w.t.Fatalf("%s has waited for %d SyncGroups since %s", id, g.classic.owing, e.generated)
 		}
 	}
 	for token, x := range w.waiting {
@@ -344,7 +363,9 @@ func (w *world) settle() {
 		w.pass(time.Second)
 		for range 3 {
 			for _, x := range w.clients {
+				x.mute = false
 				if x.phase == "stable" && !x.gone && x.token == 0 {
+					x.sent = x.generation
 					m := kmsg.NewPtrHeartbeatRequest()
 					m.Group, m.MemberID, m.InstanceID, m.Generation = x.group, x.id, x.instance, x.generation
 					x.token = w.token + 1

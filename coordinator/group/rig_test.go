@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -110,6 +111,60 @@ func (r *rig) check() {
 	}
 	if got, want := r.s.Dump(), r.replayed(1).Dump(); got != want {
 		r.t.Fatalf("durable state is not what its records replay to:\n%s\nreplayed:\n%s", got, want)
+	}
+	r.checkOffsets()
+}
+
+// checkOffsets compares the offsets with what the log says, read the slow way.
+func (r *rig) checkOffsets() {
+	r.t.Helper()
+	committed := map[string]logged{}
+	pending := map[cluster.ProducerID][]logged{}
+	for _, l := range r.log {
+		key := string(l.entry.Key)
+		switch {
+		case l.marker && l.committed:
+			for _, p := range pending[l.producer] {
+				if old, ok := committed[string(p.entry.Key)]; !ok || old.entry.Offset < p.entry.Offset {
+					committed[string(p.entry.Key)] = p
+				}
+			}
+			fallthrough
+		case l.marker:
+			delete(pending, l.producer)
+		case binary.BigEndian.Uint16(l.entry.Key) != offsetKey:
+		case l.entry.Producer != cluster.NoProducerID:
+			ps := slices.DeleteFunc(pending[l.entry.Producer], func(p logged) bool { return string(p.entry.Key) == key })
+			if l.entry.Value != nil {
+				ps = append(ps, l)
+			}
+			pending[l.entry.Producer] = ps
+		case l.entry.Value == nil:
+			delete(committed, key)
+			for id := range pending {
+				pending[id] = slices.DeleteFunc(pending[id], func(p logged) bool { return string(p.entry.Key) == key })
+			}
+		default:
+			committed[key] = l
+		}
+	}
+	n := 0
+	for _, g := range r.s.groups {
+		n += g.count
+	}
+	for key, l := range committed {
+		id, topic, part, _ := readOffsetKey([]byte(key[2:]))
+		want, _, _ := readCommit(l.entry.Value)
+		g := r.s.groups[string(id)]
+		if g == nil {
+			r.t.Fatalf("%s has an offset in the log but is not there", id)
+		}
+		if c, ok := g.offset(partition{string(topic), part}); !ok || c.offset != want.offset || c.at != l.entry.Offset {
+			r.t.Fatalf("%s %s-%d: %v, want %d of the record at %d", id, topic, part, c, want.offset, l.entry.Offset)
+		}
+	}
+	if n != len(committed) {
+		r.t.Fatalf("%d offsets, %d in the log", n, len(committed))
 	}
 }
 
