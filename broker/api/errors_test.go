@@ -43,6 +43,7 @@ var notOnTheWire = map[string]string{
 	"logstore.ErrOffsetsOutOfOrder": "followers only",
 	"zkmeta.ErrRolledBack":          "stands beside the operation's own error",
 	"record.ErrShort":               "callers handle it themselves",
+	"record.ErrLong":                "the cleaner only",
 	"loop.ErrKRaft":                 "at the start only",
 	"loop.ErrClosed":                "after the last request",
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -176,14 +178,16 @@ func TestDeleteGroups(t *testing.T) {
 
 func TestListGroups(t *testing.T) {
 	o := serveGroups(t, nil)
-	loading := map[int32]error{}
+	var loading sync.Map
 	o.desk.answers(func(p int32, r coordinator.Request) (any, error) {
 		req := r.Msg.(*kmsg.ListGroupsRequest)
 		resp := req.ResponseKind().(*kmsg.ListGroupsResponse)
 		g := kmsg.NewListGroupsResponseGroup()
 		g.Group, g.ProtocolType, g.GroupState, g.GroupType = fmt.Sprint("z", 9-p), "consumer", strings.Join(req.StatesFilter, ","), strings.Join(req.TypesFilter, ",")
 		resp.Groups = append(resp.Groups, g)
-		return resp, loading[p]
+		err, _ := loading.Load(p)
+		failed, _ := err.(error)
+		return resp, failed
 	})
 	list := func(v int16) string {
 		req := kmsg.NewPtrListGroupsRequest()
@@ -198,22 +202,22 @@ func TestListGroups(t *testing.T) {
 	if got := list(5); got != "0" {
 		t.Errorf("without a shard: %s", got)
 	}
-	o.desk.led = []int32{1, 2, 3}
+	o.desk.leads(1, 2, 3)
 	for v := range int16(6) {
 		want := []string{"0 z6// z7// z8//", "0 z6/Stable/ z7/Stable/ z8/Stable/", "0 z6/Stable/classic z7/Stable/classic z8/Stable/classic"}[max(0, v-3)]
 		if got := list(v); got != want {
 			t.Errorf("v%d: %s, want %s", v, got, want)
 		}
 	}
-	loading[2] = shards.ErrLoadInProgress
+	loading.Store(int32(2), shards.ErrLoadInProgress)
 	if got := list(3); got != "14 z6// z8//" {
 		t.Errorf("while a shard loads: %s", got)
 	}
-	loading[2] = shards.ErrNotCoordinator
+	loading.Store(int32(2), shards.ErrNotCoordinator)
 	if got := list(3); got != "0 z6// z8//" {
 		t.Errorf("when a shard has gone: %s", got)
 	}
-	delete(loading, 2)
+	loading.Delete(int32(2))
 	o.desk.deny(denial(OpDescribe, ResGroup, "z7"))
 	if got := list(3); got != "0 z6// z7// z8//" {
 		t.Errorf("by who may describe the cluster: %s", got)
@@ -222,7 +226,7 @@ func TestListGroups(t *testing.T) {
 	if got := list(3); got != "0 z6// z8//" {
 		t.Errorf("by who may describe groups: %s", got)
 	}
-	o.Groups = nil
+	o = serveGroups(t, nil, withoutGroups)
 	if got := list(3); got != "0" {
 		t.Errorf("without a coordinator: %s", got)
 	}
@@ -235,11 +239,11 @@ func TestListGroups(t *testing.T) {
 func TestOffsetDelete(t *testing.T) {
 	o := serveGroups(t, nil)
 	o.tell("a", "b")
-	code := protocol.None
+	var code atomic.Int32
 	o.desk.answers(func(_ int32, r coordinator.Request) (any, error) {
 		req := r.Msg.(*kmsg.OffsetDeleteRequest)
 		resp := req.ResponseKind().(*kmsg.OffsetDeleteResponse)
-		resp.ErrorCode = int16(code)
+		resp.ErrorCode = int16(code.Load())
 		for _, t := range req.Topics {
 			rt := kmsg.OffsetDeleteResponseTopic{Topic: t.Topic}
 			for _, p := range t.Partitions {
@@ -284,7 +288,7 @@ func TestOffsetDelete(t *testing.T) {
 	if got := ask("", "a-0"); got != "24" || len(o.desk.requests()) != 0 {
 		t.Errorf("without a group: %s", got)
 	}
-	code = protocol.ErrGroupIDNotFound
+	code.Store(int32(protocol.ErrGroupIDNotFound))
 	if got := ask("g", "b-0 a-0"); got != "69" {
 		t.Errorf("of no such group: %s", got)
 	}
@@ -303,10 +307,11 @@ func TestConsumerProtocol(t *testing.T) {
 		kbrokers  *bool
 		on        bool
 	}{{"classic", &all, false}, {"classic,consumer", nil, false}, {"classic,consumer", new(bool), false}, {"classic,consumer", &all, true}} {
-		o := serveGroups(t, config.Values{"group.coordinator.rebalance.protocols": step.protocols})
-		if o.AllKbrokers = nil; step.kbrokers != nil {
-			o.AllKbrokers = func() bool { return *step.kbrokers }
-		}
+		o := serveGroups(t, config.Values{"group.coordinator.rebalance.protocols": step.protocols}, func(o *Options) {
+			if o.AllKbrokers = nil; step.kbrokers != nil {
+				o.AllKbrokers = func() bool { return *step.kbrokers }
+			}
+		})
 		o.desk.answers(func(_ int32, r coordinator.Request) (any, error) { return r.Msg.(kmsg.Request).ResponseKind(), nil })
 		want := int16(protocol.ErrUnsupportedVersion)
 		if step.on {

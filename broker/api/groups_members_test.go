@@ -229,7 +229,7 @@ func TestMembersFailures(t *testing.T) {
 			t.Errorf("%v: join, sync, heartbeat, leave %s", f.err, diff)
 		}
 	}
-	o.Groups = nil
+	o = serveGroups(t, nil, withoutGroups)
 	for _, req := range memberRequests("g") {
 		req.SetVersion(2)
 		if code := codeOf(t, do[kmsg.Response](t, o.conn, req)); code != protocol.ErrCoordinatorNotAvailable {

@@ -45,7 +45,17 @@ func (d *desk) Submit(partition int32, r coordinator.Request, done func(any, err
 	go func() { done(answer(partition, r)) }() // as a shard would: from elsewhere
 }
 
-func (d *desk) Led() []int32 { return d.led }
+func (d *desk) Led() []int32 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.led
+}
+
+func (d *desk) leads(partitions ...int32) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.led = partitions
+}
 
 func (d *desk) Markers(partition int32, producer cluster.ProducerID, epoch cluster.ProducerEpoch, committed bool) {
 	d.mu.Lock()
@@ -108,7 +118,9 @@ type offices struct {
 	store *embedded.Store
 }
 
-func serveGroups(t *testing.T, values config.Values) *offices {
+// serveGroups serves the handlers on loopback; change changes what they are made
+// with.
+func serveGroups(t *testing.T, values config.Values, change ...func(*Options)) *offices {
 	t.Helper()
 	v := config.Values{"broker.id": "1", "listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": t.TempDir(), "zookeeper.connect": "memory:2181",
 		"offsets.topic.num.partitions": "4", "offsets.topic.replication.factor": "1"}
@@ -134,17 +146,21 @@ func serveGroups(t *testing.T, values config.Values) *offices {
 	}
 	t.Cleanup(c.Close)
 	d := &desk{}
-	h := New(Options{
+	o := Options{
 		Self: 1, BrokerEpoch: func() cluster.BrokerEpoch { return 10 }, Metadata: metadata.New(), Configs: c, Store: store, Groups: d,
 		Waits: delay.NewTimer(clock.System{}), Authorizer: d, Metrics: &metric.Registry{}, Clock: clock.System{}, Logger: zerolog.Nop(),
 		AllKbrokers: func() bool { return true },
-	})
-	h.Topics = topics.New(topics.Options{Store: store, Config: c.Broker, Nodes: func() (nodes []topics.Node) {
-		for _, b := range h.Metadata.Brokers() {
+	}
+	o.Topics = topics.New(topics.Options{Store: store, Config: c.Broker, Nodes: func() (nodes []topics.Node) {
+		for _, b := range o.Metadata.Brokers() {
 			nodes = append(nodes, topics.Node{ID: b.ID})
 		}
 		return nodes
 	}})
+	for _, f := range change {
+		f(&o)
+	}
+	h := New(o)
 	t.Cleanup(h.Waits.Close)
 	close(h.told)
 	srv, err := server.Listen(server.Options{
@@ -165,9 +181,9 @@ func serveGroups(t *testing.T, values config.Values) *offices {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	o := &offices{Handlers: h, desk: d, conn: conn, store: store}
-	o.tell()
-	return o
+	off := &offices{Handlers: h, desk: d, conn: conn, store: store}
+	off.tell()
+	return off
 }
 
 // tell makes broker 1 the one that lives and leads the partitions 0, 1 and so on
@@ -187,6 +203,8 @@ func (o *offices) tell(list ...string) {
 	}
 	o.Metadata.Apply(u)
 }
+
+func withoutGroups(o *Options) { o.Groups = nil }
 
 func TestClientHost(t *testing.T) {
 	for addr, want := range map[string]string{
