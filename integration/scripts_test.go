@@ -14,7 +14,11 @@ import (
 // kafkajs from npm.
 func TestKafkaJS(t *testing.T) {
 	slow(t)
-	b := shared(t)
+	kafkaJS(t, shared(t))
+}
+
+func kafkaJS(t *testing.T, b *broker, args ...string) {
+	t.Helper()
 	packageJSON := mustRead("integration/js/package.json")
 	dir, err := cached("js", packageJSON, func(dir string) error {
 		if err := os.WriteFile(filepath.Join(dir, "package.json"), []byte(packageJSON), 0o644); err != nil {
@@ -30,15 +34,20 @@ func TestKafkaJS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := run(t, 3*time.Minute, "", "env", "NODE_PATH="+filepath.Join(dir, "node_modules"),
-		"node", filepath.Join(repoRoot, "integration/js/cases.js"), b.addr(), topicName(t))
+	out, err := run(t, 3*time.Minute, "", append([]string{"env", "NODE_PATH=" + filepath.Join(dir, "node_modules"),
+		"node", filepath.Join(repoRoot, "integration/js/cases.js"), b.addr(), topicName(t)}, args...)...)
 	reportCases(t, out, err)
 }
 
 // confluent-kafka from PyPI: the newest librdkafka.
 func TestConfluentKafkaPython(t *testing.T) {
 	slow(t)
-	b := shared(t)
+	pythonCases(t, shared(t), "cases.py")
+}
+
+// pythonCases runs a program of cases with the Python clients at hand.
+func pythonCases(t *testing.T, b *broker, program string, args ...string) {
+	t.Helper()
 	dir, err := cached("python", mustRead("integration/python/requirements.txt"), func(dir string) error {
 		for _, argv := range [][]string{
 			{"python3", "-m", "venv", dir},
@@ -53,7 +62,6 @@ func TestConfluentKafkaPython(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := run(t, 3*time.Minute, "", filepath.Join(dir, "bin/python"),
-		filepath.Join(repoRoot, "integration/python/cases.py"), b.addr(), topicName(t))
+	out, err := run(t, 4*time.Minute, "", append([]string{filepath.Join(dir, "bin/python"), filepath.Join(repoRoot, "integration/python", program), b.addr(), topicName(t)}, args...)...)
 	reportCases(t, out, err)
 }

@@ -1,9 +1,10 @@
 // Cases of kafkajs. A line for each: "PASS name" or "FAIL name: why".
 //
-// Usage: node cases.js BOOTSTRAP PREFIX; PREFIX starts the name of every topic.
+// Usage: node cases.js BOOTSTRAP PREFIX [groups]; PREFIX starts the name of every topic. Cases "group-..." run when
+// they are asked for, and then alone.
 //
-// kafkajs has no consumer without a group. Its read path (request, decoding of
-// batches, decompression) is driven through its own broker object instead.
+// kafkajs has no consumer without a group. In the other cases its read path (request, decoding of batches,
+// decompression) is driven through its own broker object instead.
 'use strict'
 
 const assert = require('assert')
@@ -14,7 +15,7 @@ const consoleLogger = require('kafkajs/src/loggers/console')
 const socketFactory = require('kafkajs/src/network/socketFactory')
 
 process.env.KAFKAJS_NO_PARTITIONER_WARNING = '1'
-const [bootstrap, prefix] = process.argv.slice(2)
+const [bootstrap, prefix, groups] = process.argv.slice(2)
 const kafka = new Kafka({ clientId: 'js', brokers: [bootstrap], logLevel: logLevel.NOTHING, retry: { retries: 8, initialRetryTime: 50, maxRetryTime: 400 } })
 
 const cases = {}
@@ -154,9 +155,100 @@ cases['admin'] = async () => {
   })
 }
 
+// A member of a group that remembers what it was given and what it read.
+async function member(groupId, topic, options = {}, run = {}) {
+  const consumer = kafka.consumer({ groupId, sessionTimeout: 6000, heartbeatInterval: 200, rebalanceTimeout: 10000, maxWaitTimeInMs: 100, ...options })
+  const m = { consumer, owned: [], values: [], joins: 0 }
+  consumer.on(consumer.events.GROUP_JOIN, e => { m.joins++; m.owned = (e.payload.memberAssignment[topic] || []).slice().sort(); m.protocol = e.payload.groupProtocol })
+  consumer.on(consumer.events.REBALANCING, () => { m.owned = [] })
+  await consumer.connect()
+  await consumer.subscribe({ topics: [topic], fromBeginning: true })
+  await consumer.run({ eachMessage: async ({ partition, message }) => { m.values.push(`${partition}/${message.offset} ${text(message.value)}`) }, ...run })
+  return m
+}
+
+async function until(what, ok) {
+  const deadline = Date.now() + 40000
+  for (;;) {
+    if (await ok()) return
+    if (Date.now() > deadline) throw new Error(`waited in vain: ${what}`)
+    await new Promise(resolve => setTimeout(resolve, 20))
+  }
+}
+
+// One more record in each partition, read once by one of the members.
+async function flows(topic, partitions, n, ...members) {
+  for (const m of members) m.values.length = 0
+  const want = []
+  for (let p = 0; p < partitions; p++) want.push(`${p}/${n} v${n}`)
+  await withProducer({}, producer => producer.send({ topic, messages: want.map((_, partition) => ({ partition, value: `v${n}` })) }))
+  await until(`${partitions} records are read`, () => members.flatMap(m => m.values).length >= partitions)
+  assert.deepStrictEqual(members.flatMap(m => m.values).sort(), want)
+}
+
+const committedOffsets = (admin, groupId, topic) => admin.fetchOffsets({ groupId, topics: [topic] })
+  .then(list => list[0].partitions.map(p => [p.partition, p.offset]).sort())
+
+cases['group-members'] = async () => {
+  const topic = await createTopic('group-members', 4)
+  const groupId = `${topic}.g`
+  const sizes = (...members) => members.map(m => m.owned.length).sort().join()
+  const one = await member(groupId, topic)
+  await until('one has all', () => sizes(one) === '4')
+  assert.strictEqual(one.protocol, 'RoundRobinAssigner')
+  await flows(topic, 4, 0, one)
+  const two = await member(groupId, topic)
+  await until('two share', () => sizes(one, two) === '2,2')
+  assert.deepStrictEqual([...one.owned, ...two.owned].sort(), [0, 1, 2, 3])
+  await flows(topic, 4, 1, one, two)
+  await one.consumer.disconnect()
+  await until('one is left', () => sizes(two) === '4')
+  await flows(topic, 4, 2, two)
+  await two.consumer.disconnect()
+  await withAdmin(async admin => {
+    assert.deepStrictEqual(await committedOffsets(admin, groupId, topic), [0, 1, 2, 3].map(p => [p, '3']))
+    const { groups } = await admin.describeGroups([groupId])
+    assert.deepStrictEqual([groups[0].state, groups[0].members.length, groups[0].errorCode], ['Empty', 0, 0])
+  })
+}
+
+cases['group-commits'] = async () => {
+  const topic = await createTopic('group-commits')
+  const groupId = `${topic}.g`
+  await withProducer({}, producer => producer.send({ topic, messages: [0, 1, 2, 3, 4].map(i => ({ partition: 0, value: `v${i}` })) }))
+  const one = await member(groupId, topic, {}, { autoCommit: false })
+  await until('five are read', () => one.values.length === 5)
+  await one.consumer.commitOffsets([{ topic, partition: 0, offset: '2', metadata: 'noted' }])
+  await withAdmin(async admin => {
+    const [got] = await admin.fetchOffsets({ groupId, topics: [topic] })
+    assert.deepStrictEqual(got.partitions, [{ partition: 0, offset: '2', metadata: 'noted' }])
+    const { groups } = await admin.describeGroups([groupId])
+    assert.deepStrictEqual([groups[0].state, groups[0].protocol, groups[0].members.length, groups[0].members[0].clientId], ['Stable', 'RoundRobinAssigner', 1, 'js'])
+    await assert.rejects(admin.deleteGroups([groupId]), e => e.groups[0].error.type === 'NON_EMPTY_GROUP')
+  })
+  await one.consumer.disconnect()
+  const two = await member(groupId, topic)
+  await until('three are read', () => two.values.length === 3)
+  assert.deepStrictEqual(two.values, ['0/2 v2', '0/3 v3', '0/4 v4'])
+  two.consumer.seek({ topic, partition: 0, offset: '4' })
+  await until('one is read again', () => two.values.length === 4)
+  assert.strictEqual(two.values[3], '0/4 v4')
+  await two.consumer.disconnect()
+  await withAdmin(async admin => {
+    assert.deepStrictEqual(await committedOffsets(admin, groupId, topic), [[0, '5']])
+    await admin.setOffsets({ groupId, topic, partitions: [{ partition: 0, offset: '1' }] })
+    assert.deepStrictEqual(await committedOffsets(admin, groupId, topic), [[0, '1']])
+    await admin.resetOffsets({ groupId, topic, earliest: true })
+    assert.ok((await admin.listGroups()).groups.some(g => g.groupId === groupId))
+    await admin.deleteGroups([groupId])
+    await assert.rejects(admin.deleteGroups([groupId]), e => e.groups[0].error.type === 'GROUP_ID_NOT_FOUND')
+  })
+}
+
 async function main() {
   let failed = false
   for (const [name, run] of Object.entries(cases)) {
+    if (name.startsWith('group-') !== (groups === 'groups')) continue
     try {
       const began = Date.now()
       await run()

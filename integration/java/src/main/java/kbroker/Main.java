@@ -1,5 +1,6 @@
 package kbroker;
 
+import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.Map;
@@ -9,7 +10,7 @@ import java.util.Map;
  *
  * <p>Usage: Main BOOTSTRAP PREFIX [CASE ...]; PREFIX starts the name of every topic; "some-*" names all cases that begin
  * so. Cases "given-..." read what the caller has put there, and those of groups want brokers that are set up for them:
- * both run only when they are named.
+ * both run only when they are named. The last argument of "given-cluster" is a directory.
  */
 public final class Main {
     private Main() {}
@@ -20,6 +21,7 @@ public final class Main {
         new AdminCases(args[0], args[1]).addTo(cases);
         new GroupCases(args[0], args[1], true).addTo(cases);
         new GroupCases(args[0], args[1], false).addTo(cases);
+        new ClusterCases(args[0], args[1], Path.of(args[args.length - 1])).addTo(cases);
         boolean failed = false;
         for (Map.Entry<String, Check.Action> c : cases.entrySet()) {
             boolean named = Arrays.stream(args).skip(2).anyMatch(a -> a.endsWith("*") ? c.getKey().startsWith(a.substring(0, a.length() - 1)) : a.equals(c.getKey()));

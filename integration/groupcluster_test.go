@@ -1,0 +1,213 @@
+//go:build integration
+
+package integration
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// startGroupCluster starts brokers whose offsets have three replicas.
+func startGroupCluster(t testing.TB, kinds ...kind) *cluster {
+	t.Helper()
+	c := newCluster(t, kinds...)
+	for _, b := range c.brokers {
+		b.props["offsets.topic.replication.factor"] = "3"
+		b.props["group.initial.rebalance.delay.ms"] = "0"
+		b.props["group.min.session.timeout.ms"] = "1000"
+	}
+	c.start(t, c.ids()...)
+	return c
+}
+
+// offsetsWhole waits until all three brokers hold all of the groups' records.
+func offsetsWhole(t testing.TB, c *cluster) {
+	t.Helper()
+	c.awaitPartitions(t, "__consumer_offsets", 3, isrOf(3))
+	c.step(t, "every ISR of the offsets is whole")
+}
+
+// moveCoordinator gives the offsets' partitions a first replica and has it lead.
+func moveCoordinator(t testing.TB, c *cluster, to int) {
+	t.Helper()
+	replicas := []int{to}
+	for _, id := range without(to) {
+		replicas = append(replicas, id)
+	}
+	c.reassign(t, "__consumer_offsets", replicas, replicas, replicas)
+	c.electPreferred(t, "__consumer_offsets", to, to, to)
+}
+
+// groupsThroughOutages kills, stops and moves the coordinator of a group under
+// load.
+func groupsThroughOutages(t *testing.T, kinds ...kind) {
+	clusterCase(t)
+	c := startGroupCluster(t, kinds...)
+	l := newGroupLoad(t, c, 3, 6)
+	offsetsWhole(t, c)
+
+	killed := l.coordinator(t)
+	l.survives(t, fmt.Sprintf("the coordinator %d is killed", killed), func() { c.broker(killed).proc.kill() })
+	c.start(t, killed)
+	offsetsWhole(t, c)
+	c.awaitISR(t, l.topic, l.partitions, 1, 2, 3)
+
+	stopped := l.coordinator(t)
+	l.survives(t, fmt.Sprintf("the coordinator %d is stopped", stopped), func() { c.stop(t, stopped) })
+	c.start(t, stopped)
+	offsetsWhole(t, c)
+	c.awaitISR(t, l.topic, l.partitions, 1, 2, 3)
+
+	// The coordinator's replica is taken away from it, and given back.
+	from := l.coordinator(t)
+	others := without(from)
+	l.goesOn(t, "the offsets are reassigned", func() { c.reassign(t, "__consumer_offsets", others, others, others) })
+	if now := l.coordinator(t); now == from {
+		t.Errorf("broker %d still coordinates", now)
+	}
+	l.goesOn(t, "the first coordinator is back", func() { moveCoordinator(t, c, from) })
+	if now := l.coordinator(t); now != from {
+		t.Errorf("broker %d coordinates, want %d", now, from)
+	}
+	l.finish(t)
+	c.stop(t, 1, 2, 3)
+}
+
+// A group of three kbrokers.
+func TestGroupClusterOfKbrokers(t *testing.T) {
+	slow(t)
+	groupsThroughOutages(t, kbroker, kbroker, kbroker)
+}
+
+// The case itself is checked by three Apache Kafkas.
+func TestGroupClusterOfKafkas(t *testing.T) {
+	slow(t)
+	groupsThroughOutages(t, kafka, kafka, kafka)
+}
+
+// The coordinator of a group under load moves from Apache Kafka to kbroker and
+// back: by election, and because it is killed or stopped.
+func TestGroupMixedCoordinatorMoves(t *testing.T) {
+	slow(t)
+	clusterCase(t)
+	c := startGroupCluster(t, kafka, kafka, kbroker)
+	l := newGroupLoad(t, c, 3, 6)
+	offsetsWhole(t, c)
+	for _, to := range []int{1, 3, 2, 3} {
+		l.goesOn(t, fmt.Sprintf("broker %d (%s) coordinates", to, c.broker(to).kind), func() { moveCoordinator(t, c, to) })
+		if now := l.coordinator(t); now != to {
+			t.Errorf("broker %d coordinates, want %d", now, to)
+		}
+	}
+	l.survives(t, "the kbroker that coordinates is killed", func() { c.broker(3).proc.kill() })
+	c.start(t, 3)
+	offsetsWhole(t, c)
+	c.awaitISR(t, l.topic, l.partitions, 1, 2, 3)
+	l.goesOn(t, "it coordinates again", func() { moveCoordinator(t, c, 3) })
+	l.survives(t, "the kbroker that coordinates is stopped", func() { c.stop(t, 3) })
+	c.start(t, 3)
+	offsetsWhole(t, c)
+	l.goesOn(t, "a Kafka coordinates", func() { moveCoordinator(t, c, 1) })
+
+	// The group's partition is led by kbroker once the Kafka that led it is gone.
+	c.reassign(t, "__consumer_offsets", []int{1, 3, 2}, []int{1, 3, 2}, []int{1, 3, 2})
+	l.survives(t, "the Kafka that coordinates is killed", func() { c.broker(1).proc.kill() })
+	if now := l.coordinator(t); now != 3 {
+		t.Errorf("broker %d coordinates, want the kbroker", now)
+	}
+	c.start(t, 1)
+	offsetsWhole(t, c)
+	l.finish(t)
+	c.stop(t, 1, 2, 3)
+}
+
+// javaThroughKills runs one Java program on three brokers while the leader and
+// then the coordinator is killed under it.
+func javaThroughKills(t *testing.T, version string, kinds ...kind) {
+	clusterCase(t)
+	c := startGroupCluster(t, kinds...)
+	topic := topicName(t)
+	c.createTopic(t, topic, 1, 3)
+	dir := tempDir(t, "java-program")
+	log := filepath.Join(dir, "program.log")
+	p, err := startProc("java-program", log, javaCasesCommand(t, version, c.bootstrap(), topic, "given-cluster", dir)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.kill()
+		if t.Failed() {
+			printLog(t, log, 0)
+		}
+	})
+	reached := func(step int) {
+		t.Helper()
+		eventually(t, 90*time.Second, fmt.Sprint("the program is at step ", step), func() error {
+			said := mustReadFile(t, log)
+			if p.exited() && !strings.Contains(said, "PASS given-cluster") {
+				t.Fatalf("the program ended with code %d:\n%s", p.exitCode(), said)
+			}
+			if !strings.Contains(said, fmt.Sprintf("STEP %d\n", step)) {
+				return fmt.Errorf("it says %q", said)
+			}
+			return nil
+		})
+		c.step(t, "the Java program is at step %d", step)
+	}
+	next := func(step int) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint("go-", step)), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reached(1)
+	leader := mustState(t, c, topic, 0).Leader
+	c.broker(leader).proc.kill()
+	next(1)
+	reached(2)
+	c.start(t, leader)
+	c.awaitISR(t, topic, 1, 1, 2, 3)
+	offsetsWhole(t, c)
+	l := &groupLoad{c: c, group: topic + ".g"}
+	coordinator := l.coordinator(t)
+	c.broker(coordinator).proc.kill()
+	next(2)
+	reached(3)
+	c.start(t, coordinator)
+	next(3)
+	if !p.await(time.Minute) || p.exitCode() != 0 {
+		t.Fatal("the program did not end well")
+	}
+	if !strings.Contains(mustReadFile(t, log), "PASS given-cluster") {
+		t.Error("the program did not say that it passed")
+	}
+	c.awaitPartitions(t, topic, 1, func(_ kmsg.MetadataResponseTopicPartition, s state) error {
+		if len(s.ISR) != 3 {
+			return fmt.Errorf("ISR %v", s.ISR)
+		}
+		return nil
+	})
+	c.stop(t, 1, 2, 3)
+}
+
+func TestGroupClusterJava39(t *testing.T) {
+	slow(t)
+	javaThroughKills(t, kafkaVersion, kbroker, kbroker, kbroker)
+}
+
+func TestGroupClusterJavaNewest(t *testing.T) {
+	slow(t)
+	javaThroughKills(t, newestJavaVersion, kbroker, kbroker, kbroker)
+}
+
+// The program itself is checked by three Apache Kafkas.
+func TestGroupClusterJavaOnKafkas(t *testing.T) {
+	slow(t)
+	javaThroughKills(t, newestJavaVersion, kafka, kafka, kafka)
+}
