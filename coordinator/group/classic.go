@@ -152,12 +152,9 @@ func (s *Shard) forgetPending(c *classic, id string) {
 	}
 }
 
-// count adds n to each protocol once, however often it is named.
+// count adds n to each protocol.
 func (c *classic) count(ps []proto, n int) {
-	for i, p := range ps {
-		if slices.ContainsFunc(ps[:i], func(o proto) bool { return o.name == p.name }) {
-			continue
-		}
+	for _, p := range ps {
 		if c.supported[p.name] += n; c.supported[p.name] == 0 {
 			delete(c.supported, p.name)
 		}

@@ -254,12 +254,22 @@ func (s *Shard) topicsDeleted(e TopicsDeleted) {
 	for _, id := range s.ids() {
 		g := s.groups[id]
 		var gone []partition
-		for _, p := range g.known() {
-			if deleted[p.topic] {
-				gone = append(gone, p)
+		for name := range deleted {
+			if t := g.topics[name]; t != nil {
+				for id := range t.partitions {
+					gone = append(gone, partition{name, id})
+				}
+			}
+		}
+		for _, offsets := range g.pending {
+			for p := range offsets {
+				if deleted[p.topic] {
+					gone = append(gone, p)
+				}
 			}
 		}
 		if len(gone) > 0 {
+			sortPartitions(gone)
 			s.cleanup(g, gone)
 		}
 	}
@@ -334,6 +344,10 @@ func (s *Shard) checkRetention() {
 			continue
 		}
 		gone := s.expired(g)
+		if len(gone) == 0 && g.hasOffsets() {
+			s.sweep = s.sweep[1:]
+			continue
+		}
 		room := sweepRecords - len(s.out.Records)
 		if len(gone) > room {
 			s.cleanup(g, gone[:room])

@@ -97,7 +97,9 @@ func (s *Shard) deleteGroups(r coordinator.Request, m *kmsg.DeleteGroupsRequest)
 		case !g.empty():
 			w.ErrorCode = code(protocol.ErrNonEmptyGroup)
 		default:
-			s.tombstones(g, g.known())
+			for _, p := range g.known() {
+				s.tombstone(g, p)
+			}
 			s.bury(g)
 		}
 		a.Groups = append(a.Groups, w)
@@ -129,25 +131,38 @@ func (g *group) known() []partition {
 
 // cleanup drops offsets, and an empty group that has none left.
 func (s *Shard) cleanup(g *group, gone []partition) {
-	known := g.known()
-	drop := make(map[partition]bool, len(gone))
+	drop, committed := make(map[partition]bool, len(gone)), 0
 	for _, p := range gone {
+		_, had := g.offset(p)
+		if drop[p] || (!had && !g.unstable(p)) {
+			continue
+		}
 		drop[p] = true
+		if had {
+			committed++
+		}
+		s.tombstone(g, p)
 	}
-	kept := len(known)
-	known = slices.DeleteFunc(known, func(p partition) bool { return !drop[p] })
-	kept -= len(known)
-	s.tombstones(g, known)
-	if kept == 0 && g.empty() && len(g.classic.pending) == 0 {
+	if committed == g.count && !g.waitsBeyond(drop) && g.empty() && len(g.classic.pending) == 0 {
 		s.bury(g)
 	}
 }
 
-// tombstones ends offsets.
-func (s *Shard) tombstones(g *group, ps []partition) {
-	for _, p := range ps {
-		s.write(coordinator.Record{Key: appendOffsetKey(nil, g.id, p.topic, p.id)})
+// waitsBeyond reports whether an open transaction has written to others than these.
+func (g *group) waitsBeyond(these map[partition]bool) bool {
+	for _, offsets := range g.pending {
+		for p := range offsets {
+			if !these[p] {
+				return true
+			}
+		}
 	}
+	return false
+}
+
+// tombstone ends an offset.
+func (s *Shard) tombstone(g *group, p partition) {
+	s.write(coordinator.Record{Key: appendOffsetKey(nil, g.id, p.topic, p.id)})
 }
 
 // bury ends an empty group: it is gone when its tombstones are applied.

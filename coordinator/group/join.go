@@ -305,11 +305,15 @@ func rebalanceOf(m *kmsg.JoinGroupRequest) time.Duration {
 	return millis(m.RebalanceTimeoutMillis)
 }
 
-// protocolsOf are the request's; the metadata aliases it.
+// protocolsOf are the request's, each name once; the metadata aliases it.
 func protocolsOf(m *kmsg.JoinGroupRequest) []proto {
-	ps := make([]proto, len(m.Protocols))
-	for i, p := range m.Protocols {
-		ps[i] = proto{p.Name, p.Metadata}
+	ps := make([]proto, 0, len(m.Protocols))
+	seen := make(map[string]bool, len(m.Protocols))
+	for _, p := range m.Protocols {
+		if !seen[p.Name] {
+			seen[p.Name] = true
+			ps = append(ps, proto{p.Name, p.Metadata})
+		}
 	}
 	return ps
 }

@@ -86,7 +86,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 // records replay to (the rig checks that after each step).
 // KBROKER_GROUP_SEED=N runs one of them.
 func TestRandomSchedules(t *testing.T) {
-	first, n := uint64(time.Now().UnixNano()%1_000_000), uint64(25)
+	first, n := uint64(time.Now().UnixNano()%1_000_000), uint64(10)
 	if one := os.Getenv("KBROKER_GROUP_SEED"); one != "" {
 		first, _ = strconv.ParseUint(one, 10, 64)
 		n = 1
