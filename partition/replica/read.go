@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"errors"
+
 	"github.com/kbroker/kbroker/cluster"
 	"github.com/kbroker/kbroker/logstore"
 	"github.com/kbroker/kbroker/partition"
@@ -57,31 +59,40 @@ type ReadResult struct {
 // Read answers one partition of a Fetch. With an error View is set as far as
 // the role allows. Errors: those of partition.State.CheckEpoch and CheckLeader,
 // logstore.ErrOffsetOutOfRange, and read errors of the log.
+//
+// Whether a consumer's offset is out of range, or its log has been truncated, is
+// for the leader to say. A follower may have been cut and not have caught up: a
+// client that came to it with old metadata would leave out records on its word
+// (3.9.2 gives it). It is sent to the leader.
 func (r *Replica) Read(q ReadRequest) (ReadResult, error) {
 	v, err := r.viewFor(q)
 	res := ReadResult{View: v}
 	if err != nil {
 		return res, err
 	}
+	err = r.read(q, &res)
+	if v.Role != partition.Leader && (res.Diverging != nil || errors.Is(err, logstore.ErrOffsetOutOfRange)) {
+		res.Diverging, err = nil, partition.ErrNotLeader
+	}
+	return res, err
+}
+
+func (r *Replica) read(q ReadRequest, res *ReadResult) (err error) {
 	if q.LastEpoch != cluster.NoLeaderEpoch {
 		epoch, end := r.log.EndOffsetForEpoch(q.LastEpoch)
 		if epoch == cluster.NoLeaderEpoch || end == cluster.NoOffset {
-			return res, logstore.ErrOffsetOutOfRange
+			return logstore.ErrOffsetOutOfRange
 		}
 		if epoch < q.LastEpoch || end < q.Offset {
 			res.Diverging = &Diverging{epoch, end}
-			return res, nil
+			return nil
 		}
 	}
-	limit := v.Limit(q.Isolation)
-	res.Slice, err = r.log.Read(q.Offset, q.MaxBytes, limit, q.MinOne)
-	if err != nil {
-		return res, err
+	res.Slice, err = r.log.Read(q.Offset, q.MaxBytes, res.View.Limit(q.Isolation), q.MinOne)
+	if err == nil && q.Isolation == ToLSO && res.Slice != nil && res.Slice.Len() > 0 {
+		return r.addAborted(res, q.Offset)
 	}
-	if q.Isolation == ToLSO && res.Slice != nil && res.Slice.Len() > 0 {
-		return res, r.addAborted(&res, q.Offset)
-	}
-	return res, nil
+	return err
 }
 
 func (r *Replica) addAborted(res *ReadResult, from cluster.Offset) error {
