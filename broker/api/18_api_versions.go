@@ -38,8 +38,13 @@ func apiVersions(h *Handlers, c *Call) {
 		}
 		c.Conn.SetClientSoftware(req.ClientSoftwareName, req.ClientSoftwareVersion)
 	}
+	consumers := h.consumerProtocol()
 	for _, a := range Registered() {
-		resp.ApiKeys = append(resp.ApiKeys, apiKey(a.Key))
+		k := apiKey(a.Key)
+		if !consumers && (a.Key == protocol.ConsumerGroupHeartbeat || a.Key == protocol.ConsumerGroupDescribe) {
+			k.MaxVersion = 0 // as 3.9.2 advertises what it does not serve
+		}
+		resp.ApiKeys = append(resp.ApiKeys, k)
 	}
 	resp.FinalizedFeaturesEpoch = h.FeaturesEpoch()
 	c.Reply(resp)

@@ -308,6 +308,7 @@ func TestConsumerProtocol(t *testing.T) {
 		on        bool
 	}{{"classic", &all, false}, {"classic,consumer", nil, false}, {"classic,consumer", new(bool), false}, {"classic,consumer", &all, true}} {
 		o := serveGroups(t, config.Values{"group.coordinator.rebalance.protocols": step.protocols}, func(o *Options) {
+			o.FeaturesEpoch = func() int64 { return -1 }
 			if o.AllKbrokers = nil; step.kbrokers != nil {
 				o.AllKbrokers = func() bool { return *step.kbrokers }
 			}
@@ -316,6 +317,15 @@ func TestConsumerProtocol(t *testing.T) {
 		want := int16(protocol.ErrUnsupportedVersion)
 		if step.on {
 			want = 0
+		}
+		for _, k := range do[*kmsg.ApiVersionsResponse](t, o.conn, kmsg.NewPtrApiVersionsRequest()).ApiKeys {
+			latest := int16(0)
+			if step.on {
+				latest = 1
+			}
+			if (k.ApiKey == protocol.ConsumerGroupHeartbeat || k.ApiKey == protocol.ConsumerGroupDescribe) && (k.MinVersion != 0 || k.MaxVersion != latest) {
+				t.Errorf("%+v: advertised %+v", step, k)
+			}
 		}
 		beat := kmsg.NewPtrConsumerGroupHeartbeatRequest()
 		beat.Version, beat.Group, beat.SubscribedTopicRegex = 1, "g", ptr("a.*")
