@@ -65,7 +65,8 @@ type Broker struct {
 	session  *sessionWatch
 	console  *console.Server // nil: none
 
-	replication *replication
+	replication  *replication
+	coordinators *coordinators
 
 	clusterID     string
 	newStore      bool         // the embedded store was made by this start
@@ -228,6 +229,7 @@ func (b *Broker) listen(context.Context) error {
 	b.waits = delay.NewTimer(b.o.Clock)
 	c := b.configs.Broker()
 	b.sessions = session.NewCache(int(c.MaxFetchSessions), uint64(b.o.Clock.Now().UnixNano()))
+	b.coordinators = b.newCoordinators()
 	handlers := api.New(api.Options{
 		Self: b.id, ClusterID: b.clusterID, BrokerEpoch: func() cluster.BrokerEpoch { return cluster.BrokerEpoch(b.epoch.Load()) },
 		Configs: b.configs, Replicas: b.host.Load(), Logs: b.logs, Metadata: b.cache,
@@ -238,7 +240,7 @@ func (b *Broker) listen(context.Context) error {
 		Controller: b.controller, FeaturesEpoch: b.featuresEpoch.Load,
 		LeaderQuota: quota.NewReplication(func() int64 { return b.configs.Broker().LeaderReplicationRate },
 			int(c.ReplicationQuotaWindows), c.ReplicationQuotaWindow),
-		Metrics: b.metrics, Clock: b.o.Clock, Logger: b.o.Logger,
+		Groups: b.coordinators.groups, Metrics: b.metrics, Clock: b.o.Clock, Logger: b.o.Logger,
 	})
 	s, err := server.Listen(serverOptions(c, handlers, b.o.Clock, b.o.Logger, b.metrics))
 	if err != nil {
@@ -387,6 +389,9 @@ func (b *Broker) stop() error {
 	}
 	if b.keeper != nil {
 		b.keeper.close()
+	}
+	if b.coordinators != nil {
+		b.coordinators.close() // before the timer that its shards run on
 	}
 	if b.waits != nil {
 		b.waits.Close() // what is parked is answered now

@@ -34,6 +34,7 @@ func (b *Broker) registerGauges() {
 	count("ReplicaManager", "IsrShrinksPerSec", isr.Shrinks.Load)
 	count("ReplicaManager", "IsrExpandsPerSec", isr.Expands.Load)
 	count("FetchSessionCache", "IncrementalFetchSessionEvictionsPerSec", func() int64 { _, _, n := b.sessions.Counts(); return n })
+	b.coordinators.gauges()
 	b.metrics.Source(func(add func(metric.Reading)) { addReplicas(b.host.Load().Replicas(), add) })
 }
 

@@ -43,7 +43,7 @@ func TestReplayIsTheState(t *testing.T) {
 				r.cfg.MaxMessageBytes, r.cfg.SegmentBytes = 2000, 20_000
 				r.set.Close()
 				o := r.options()
-				o.Codec, o.LoadBuffer = codec, buffer
+				o.Codec, o.LoadBuffer = int(codec), buffer
 				r.set = New(o)
 				r.lead(0, 1)
 				for range 50 {

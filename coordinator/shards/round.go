@@ -57,7 +57,7 @@ func (s *shard) round() bool {
 		return true
 	}
 	r.lead, r.write = s.replica.Serves(s.since)
-	r.batches = newBatches(s.replica.Log(), s.set.o.Codec, r.now.UnixMilli())
+	r.batches = newBatches(s.replica.Log(), record.Codec(s.set.o.Codec), r.now.UnixMilli())
 	s.heldLocked(&r)
 	for n := 0; n < eventsPerRound && s.next < len(s.todo) && r.batches.size < bytesPerRound; n++ {
 		s.eventLocked(&r, &s.todo[s.next])

@@ -12,7 +12,6 @@ import (
 	"github.com/kbroker/kbroker/internal/clock"
 	"github.com/kbroker/kbroker/internal/delay"
 	"github.com/kbroker/kbroker/partition/replica"
-	"github.com/kbroker/kbroker/protocol/record"
 	"github.com/rs/zerolog"
 )
 
@@ -37,7 +36,7 @@ type Options struct {
 
 	CommitTimeout time.Duration // offsets.commit.timeout.ms
 	LoadBuffer    int           // offsets.load.buffer.size
-	Codec         record.Codec  // offsets.topic.compression.codec
+	Codec         int           // offsets.topic.compression.codec: the number of a record.Codec
 
 	Timer  *delay.Timer
 	Clock  clock.Clock // nil: the machine's
@@ -215,6 +214,14 @@ func (s *Set) sorted() []*shard {
 func (s *Set) Tell(msg any) {
 	for _, sh := range s.sorted() {
 		_ = sh.push(event{request: coordinator.Request{Msg: msg}}) // a shard that is gone needs none
+	}
+}
+
+// Show gives every shard an event that leads to no record, whatever its
+// partition takes.
+func (s *Set) Show(msg any) {
+	for _, sh := range s.sorted() {
+		_ = sh.push(event{request: coordinator.Request{Msg: msg, ReadOnly: true}})
 	}
 }
 
