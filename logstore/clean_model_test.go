@@ -457,4 +457,3 @@ func TestCleanModel(t *testing.T) {
 		}
 	}
 }
-

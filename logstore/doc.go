@@ -5,13 +5,14 @@
 //
 // Locks, in the order in which they are taken:
 //
+//	cleaners.choosing the choice of what to compact; held across reads
 //	Store.topology  creation and deletion of logs
 //	logDir.ckpt     one writer of a directory's checkpoint files
 //	Log.flushing    one fsync of a log at a time; held across it
 //	Log.append      offsets, writes, rolls, truncation; held across system calls other than fsync
 //	Store.idReads   reading of partition.metadata, under none of a log's locks
 //	Log.state       memory only, never held across a system call
-//	Store.mu, fileCache.mu, indexCache.mu, scheduler.mu   memory only
+//	Store.mu, fileCache.mu, indexCache.mu, scheduler.mu, cleaners.mu   memory only
 //
 // Nothing is called out under any of them.
 package logstore

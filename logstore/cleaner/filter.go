@@ -39,11 +39,12 @@ type Filter struct {
 	KeepLegacyTombstones bool
 	Stats                Stats
 
-	d      *record.Decompressor
-	plain  []byte
-	spans  []record.Span
-	hashes []Hash
-	kept   []bool // of a batch that is streamed
+	maxPlain int // 0: maxPlain
+	d        *record.Decompressor
+	plain    []byte
+	spans    []record.Span
+	hashes   []Hash
+	kept     []bool // of a batch that is streamed
 }
 
 func (f *Filter) decompressor() *record.Decompressor {
@@ -122,7 +123,11 @@ func (f *Filter) indexBatch(b record.Batch, from int64) (full bool, err error) {
 
 // open finds the records of a batch.
 func (f *Filter) open(b record.Batch) (err error) {
-	plain, err := b.Plain(f.decompressor(), f.plain, maxPlain)
+	limit := f.maxPlain
+	if limit == 0 {
+		limit = maxPlain
+	}
+	plain, err := b.Plain(f.decompressor(), f.plain, limit)
 	if b.Codec() != record.CodecNone {
 		f.plain = plain
 	}
