@@ -263,9 +263,6 @@ func (s *Shard) forgiveSyncs(c *classic) {
 // assignment: their group would be stuck with them.
 func (s *Shard) syncDue(g *group) {
 	c := &g.classic
-	if c.owing == 0 {
-		return
-	}
 	for _, x := range append([]*member(nil), c.order...) {
 		if x.owes {
 			s.dismiss(c, x)
