@@ -293,18 +293,22 @@ type Option func(*Broker)
 func WithDefaults(v Values) Option { return func(b *Broker) { b.defaults = v } }
 
 // Standalone is the defaults of a broker started without a file: it listens on
-// localhost:9092 only, keeps its data in dir, has an id and is content to be
-// alone.
+// localhost:9092 only, keeps its data in dir, and has an id.
 func Standalone(dir string) Values {
 	return Values{
 		"broker.id":                        "0",
 		"listeners":                        "PLAINTEXT://localhost:9092",
 		"log.dirs":                         dir,
-		"offsets.topic.replication.factor": "1",
-		"transaction.state.log.replication.factor": "1",
-		"transaction.state.log.min.isr":            "1",
-		"group.initial.rebalance.delay.ms":         "0",
+		"group.initial.rebalance.delay.ms": "0",
 	}
+}
+
+// alone are defaults of a broker without ZooKeeper, beside which there can be no
+// other: Kafka's would leave its internal topics waiting for two more.
+var alone = Values{
+	"offsets.topic.replication.factor":         "1",
+	"transaction.state.log.replication.factor": "1",
+	"transaction.state.log.min.isr":            "1",
 }
 
 // NewBroker checks every value and makes the effective configuration. The
@@ -322,6 +326,9 @@ func NewBroker(v Values, opts ...Option) (*Broker, []Warning, error) {
 	}
 	if id, ok := v["node.id"]; ok { // else the default id would contradict it
 		b.defaults = overlay(b.defaults, Values{"broker.id": id})
+	}
+	if v["zookeeper.connect"] == "" { // there will be no other broker, so no second replica
+		b.defaults = overlay(alone, b.defaults)
 	}
 	b.static = withAliases(v)
 	if err := unresolved(b.static); err != nil {

@@ -348,3 +348,20 @@ func TestAssignors(t *testing.T) {
 		}
 	}
 }
+
+// A broker without ZooKeeper has no others to put replicas on.
+func TestAloneNeedsOneReplica(t *testing.T) {
+	for _, c := range []struct {
+		set  config.Values
+		want int32
+	}{
+		{config.Values{}, 1},
+		{config.Values{"offsets.topic.replication.factor": "2"}, 2},
+		{config.Values{"zookeeper.connect": "zk:2181"}, 3},
+		{config.Values{"zookeeper.connect": "zk:2181", "offsets.topic.replication.factor": "2"}, 2},
+	} {
+		if b, _ := newBroker(t, c.set); b.OffsetsTopicReplicationFactor != c.want {
+			t.Errorf("%v: offsets.topic.replication.factor is %d, want %d", c.set, b.OffsetsTopicReplicationFactor, c.want)
+		}
+	}
+}

@@ -64,9 +64,10 @@ nobody knows, get one warning at the start; `+"`--strict-config`"+` makes them e
 - `+"`listener.name.LISTENER.KEY`"+`, LISTENER in lower case, sets max.connections, max.connection.creation.rate and the ssl.*
   and sasl.* keys for one listener; sasl.jaas.config and its like have the mechanism between, as in
   `+"`listener.name.LISTENER.plain.sasl.jaas.config`"+`.
-- Without zookeeper.connect the metadata is in a store of kbroker's own, beside the data.
-- Without a file kbroker starts with broker.id=0, listeners=PLAINTEXT://localhost:9092, a data directory of its own,
-  one replica for internal topics and group.initial.rebalance.delay.ms=0.
+- Without zookeeper.connect the metadata is in a store of kbroker's own, beside the data, and internal topics have one
+  replica by default.
+- Without a file kbroker starts with broker.id=0, listeners=PLAINTEXT://localhost:9092, a data directory of its own and
+  group.initial.rebalance.delay.ms=0.
 - process.roles, controller.listener.names, controller.quorum.voters, controller.quorum.bootstrap.servers and
   zookeeper.metadata.migration.enable make a KRaft node; kbroker refuses to start with them.
 
