@@ -17,6 +17,7 @@ import (
 	"github.com/kbroker/kbroker/coordinator/group"
 	"github.com/kbroker/kbroker/coordinator/shards"
 	"github.com/kbroker/kbroker/internal/metric"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // coordinators are the shards that this broker runs on the internal topics, and
@@ -37,13 +38,20 @@ func (b *Broker) newCoordinators() *coordinators {
 	c := b.configs.Broker()
 	x := &coordinators{b: b, done: make(chan struct{})}
 	x.groups = shards.New(shards.Options{Topic: cluster.GroupMetadataTopic, Host: b.host.Load(), New: x.newGroupShard,
-		CommitTimeout: c.OffsetsCommitTimeout, LoadBuffer: int(c.OffsetsLoadBufferSize), Codec: int(c.OffsetsCompressionCodec),
+		Prompt: isHeartbeat, CommitTimeout: c.OffsetsCommitTimeout, LoadBuffer: int(c.OffsetsLoadBufferSize), Codec: int(c.OffsetsCompressionCodec),
 		Timer: b.waits, Clock: b.o.Clock, Logger: b.o.Logger,
 		LoadTime: x.loads.Observe, AppendTime: b.metrics.Span(metric.Name{Group: "kbroker.coordinator.group", Type: "GroupCoordinator", Name: "AppendTimeMs"}).Observe})
 	ctx, cancel := context.WithCancel(context.Background())
 	x.cancel = cancel
 	go x.watch(ctx)
 	return x
+}
+
+// isHeartbeat: the answer to a classic member's heartbeat tells of the rebalance
+// alone. A follower that is slow to take commits costs nobody a session.
+func isHeartbeat(response any) bool {
+	_, ok := response.(*kmsg.HeartbeatResponse)
+	return ok
 }
 
 // newGroupShard is the empty machine of a partition. It knows the topics from the

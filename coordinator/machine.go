@@ -31,6 +31,8 @@ type Record struct{ Key, Value []byte }
 // Entry is a record as the log has it.
 type Entry struct {
 	Record
+	// Offset of a record that was decided just now is below the true one if a
+	// marker came between; it is above those of all records before in any case.
 	Offset      cluster.Offset
 	TimestampMs int64
 	// Producer and ProducerEpoch are those of a transaction that has not ended
@@ -63,7 +65,8 @@ type Result struct {
 type Machine interface {
 	// Handle takes a request. Its reply may be in this Result or in a later one.
 	Handle(now time.Time, r Request) Result
-	// Apply replays one record. An error is one of the log (a key or value that
+	// Apply replays one record, whose key and value are to be copied: they are in
+	// a buffer that is used again. An error is one of the log (a key or value that
 	// cannot be read): it is logged with its offset and passed over.
 	Apply(Entry) error
 	// ApplyMarker ends the transaction of a producer.

@@ -31,6 +31,7 @@ type (
 	later struct{ at time.Time }      // replied to by Expire at a time
 	tell  struct{ what string }       // an event: a record under "told"
 	check struct{ f func() }          // runs f within Handle
+	beat  struct{}                    // replied to without a wait
 )
 
 // machine keeps the last value of each key, and a diary of all that it was
@@ -73,6 +74,8 @@ func (m *machine) Handle(now time.Time, r coordinator.Request) coordinator.Resul
 	case later:
 		m.waits = append(m.waits, waits{r.Token, q.at})
 		return coordinator.Result{}
+	case beat:
+		return coordinator.Result{Replies: reply("beat")}
 	case check:
 		q.f()
 		return coordinator.Result{Replies: reply(nil)}
@@ -196,6 +199,7 @@ func (r *rig) open() {
 func (r *rig) options() Options {
 	return Options{Topic: topic, Host: r.host, Timer: r.timer, Clock: r.clock, Logger: zerolog.Nop(),
 		CommitTimeout: 5 * time.Second, LoadBuffer: 5 << 20,
+		Prompt: func(response any) bool { return response == "beat" },
 		New: func(p int32) coordinator.Machine {
 			m := newMachine()
 			m.onApply = r.onApply

@@ -36,7 +36,7 @@ type round struct {
 	lead, write error // whether the partition serves requests, and takes writes
 	end         cluster.Offset
 	batches     batches
-	refused     []answer
+	prompt      []answer // refusals, and replies that wait for nothing
 	replies     []answer // when all that was applied is committed
 }
 
@@ -50,10 +50,10 @@ func (s *shard) round() bool {
 	}
 	if s.gone.Load() { // drop came between the queue and here
 		for ; s.next < len(s.todo); s.next++ {
-			r.refused = s.todo[s.next].failed(r.refused)
+			r.prompt = s.todo[s.next].failed(r.prompt)
 		}
 		s.work.Unlock()
-		send(r.refused)
+		send(r.prompt)
 		return true
 	}
 	r.lead, r.write = s.replica.Serves(s.since)
@@ -70,7 +70,7 @@ func (s *shard) round() bool {
 	at, ok := s.nextAlarmLocked(&r)
 	s.work.Unlock()
 
-	send(r.refused)
+	send(r.prompt)
 	if err != nil {
 		s.lost(r.replies, err)
 		return true
@@ -106,10 +106,10 @@ func (s *shard) eventLocked(r *round, e *event) {
 func (s *shard) requestLocked(r *round, e *event) {
 	switch {
 	case r.lead != nil:
-		r.refused = append(r.refused, answer{done: e.done, err: ErrNotCoordinator})
+		r.prompt = append(r.prompt, answer{done: e.done, err: ErrNotCoordinator})
 		return
 	case r.write != nil && !e.request.ReadOnly:
-		r.refused = append(r.refused, answer{done: e.done, err: r.write})
+		r.prompt = append(r.prompt, answer{done: e.done, err: r.write})
 		return
 	}
 	s.token++
@@ -158,7 +158,12 @@ func (s *shard) collectLocked(r *round, res coordinator.Result) {
 			panic("shards: a machine replied to a request that does not wait")
 		}
 		delete(s.waiting, reply.Token)
-		r.replies = append(r.replies, answer{done: done, response: reply.Response})
+		a := answer{done: done, response: reply.Response}
+		if f := s.set.o.Prompt; f != nil && f(reply.Response) {
+			r.prompt = append(r.prompt, a)
+			continue
+		}
+		r.replies = append(r.replies, a)
 	}
 }
 

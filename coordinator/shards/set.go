@@ -34,6 +34,10 @@ type Options struct {
 	// New makes the empty machine of a partition.
 	New func(partition int32) coordinator.Machine
 
+	// Prompt tells of replies that say nothing of durable state and need not wait
+	// until all before them is committed; nil: there are none.
+	Prompt func(response any) bool
+
 	CommitTimeout time.Duration // offsets.commit.timeout.ms
 	LoadBuffer    int           // offsets.load.buffer.size
 	Codec         int           // offsets.topic.compression.codec: the number of a record.Codec

@@ -21,6 +21,7 @@ func TestAnswersWhatIsCommitted(t *testing.T) {
 		read := r.ask(0, get{"a"})
 		first.waits()
 		read.waits()
+		r.ask(0, beat{}).is("beat") // it tells nothing that could be lost
 		r.replicated(0)
 		first.is("")
 		read.is("1")
