@@ -23,6 +23,7 @@ func main() {
 
   compare   kbroker, Apache Kafka 3.9.2 and a bare skeleton in turn on one core
   cluster   three brokers of each kind: replication, failures, many partitions
+  groups    the group coordinators of each kind: rebalances, heartbeats, commits, loading
   replay    frames encoded before, pipelined: the broker is the limit, not the client
   produce, consume   the same with a real client, franz-go
   latency   end to end, by a schedule
@@ -32,11 +33,12 @@ func main() {
   bench replay fetch --topic a --fetch-bytes 1048576 --for 5s
   bench latency --topic a --rate 20000 --for 10s
   bench compare --rows produce-1m,consume
-  bench cluster --rows kill,term --kills 4`,
+  bench cluster --rows kill,term --kills 4
+  bench groups --rows join100,commits`,
 		SilenceUsage: true,
 	}
 	root.AddCommand(newReplayCommand(), newVerifyCommand(), newProduceCommand(), newConsumeCommand(),
-		newLatencyCommand(), newTouchCommand(), newCompareCommand(), newClusterCommand())
+		newLatencyCommand(), newTouchCommand(), newCompareCommand(), newClusterCommand(), newGroupsCommand())
 	if root.ExecuteContext(ctx) != nil {
 		stop()
 		os.Exit(1)

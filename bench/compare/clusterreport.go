@@ -11,6 +11,11 @@ import (
 func (r *Report) clusterTable(b *strings.Builder) {
 	fmt.Fprintf(b, "Three brokers, one ZooKeeper (tick %v), sessions of %v where brokers fail. Gaps: %s.\n", tick, session, gap.Settings)
 	fmt.Fprintf(b, "Load, where there is one: %d records/s of 1 KiB, acks=all, to %d other partitions.\n", gap.LoadRate, loadPartitions)
+	r.pairTable(b)
+}
+
+// pairTable has the rows of two kinds of brokers, and why some of them failed.
+func (r *Report) pairTable(b *strings.Builder) {
 	b.WriteString("\n| work | | kbroker | Apache Kafka " + KafkaVersion + " | kbroker / Kafka | runs | goal |\n|---|---|---|---|---|---|---|\n")
 	for _, row := range r.Rows {
 		title := row.Title

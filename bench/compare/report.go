@@ -10,7 +10,7 @@ import (
 
 // Report is a whole comparison. It is kept as JSON and shown as a table.
 type Report struct {
-	Kind    string  `json:"kind,omitempty"` // "" or Cluster
+	Kind    string  `json:"kind,omitempty"` // "", Cluster or Groups
 	Date    string  `json:"date"`
 	Machine string  `json:"machine"`
 	Rounds  int     `json:"rounds"`
@@ -19,8 +19,11 @@ type Report struct {
 	Rows    []Row   `json:"rows"`
 }
 
-// Cluster is the kind of a report about clusters.
-const Cluster = "cluster"
+// The kinds of reports beside the usual one.
+const (
+	Cluster = "cluster" // about clusters
+	Groups  = "groups"  // about group coordinators
+)
 
 // Row is what was measured of one kind of work.
 type Row struct {
@@ -155,8 +158,12 @@ func (r *Report) Markdown() string {
 	if r.Load > busy {
 		fmt.Fprintf(&b, "THE MACHINE WAS BUSY, load %.1f, before it began: rates and latencies mean little.\n", r.Load)
 	}
-	if r.Kind == Cluster {
+	switch r.Kind {
+	case Cluster:
 		r.clusterTable(&b)
+		return b.String()
+	case Groups:
+		r.groupTable(&b)
 		return b.String()
 	}
 	brokers, ways := r.split()

@@ -56,7 +56,7 @@ var rules = map[string]rule{
 	"cmd/kbroker":       {imports: []string{"broker", "config", "console", "logstore", "zkmeta/...", "internal/vfs"}},
 	"integration":       {},
 	"integration/drill": {},
-	"bench/...":         {imports: []string{"bench/...", "protocol", "protocol/record"}},
+	"bench/...":         {imports: []string{"bench/...", "cluster", "protocol", "protocol/record"}},
 
 	"internal/archtest":   {},
 	"internal/clock":      {},
