@@ -2,6 +2,7 @@ package groups
 
 import (
 	"fmt"
+	"math"
 	"unicode/utf16"
 )
 
@@ -9,13 +10,20 @@ import (
 const OffsetsTopic = "__consumer_offsets"
 
 // Partition is the partition of the offsets topic that a group belongs to: the
-// hash that Java has for strings, without its sign, modulo their number.
+// hash that Java has for strings, without its sign, modulo their number; that of
+// the smallest number, which has no positive counterpart, is 0.
 func Partition(group string, partitions int32) int32 {
 	var h int32
 	for _, unit := range utf16.Encode([]rune(group)) {
 		h = 31*h + int32(unit)
 	}
-	return (h & 0x7fffffff) % partitions
+	switch {
+	case h == math.MinInt32:
+		return 0
+	case h < 0:
+		h = -h
+	}
+	return h % partitions
 }
 
 // NamesIn are n names of groups that all belong to one partition.
