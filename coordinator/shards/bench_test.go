@@ -86,6 +86,20 @@ func BenchmarkSubmit(b *testing.B) {
 	b.ReportMetric(float64(c.Records)/float64(max(1, c.Appends)), "records/append")
 }
 
+// BenchmarkSubmitAlone is one request at a time: an append for each.
+func BenchmarkSubmitAlone(b *testing.B) {
+	set, _ := benchSet(b)
+	b.ReportAllocs()
+	done := func(_ any, err error) {
+		if err != nil {
+			b.Error(err)
+		}
+	}
+	for b.Loop() {
+		set.Submit(0, coordinator.Request{}, done)
+	}
+}
+
 // BenchmarkLoad replays a log of commits, one a batch as single commits make
 // them, and a hundred a batch.
 func BenchmarkLoad(b *testing.B) {

@@ -163,6 +163,7 @@ type rig struct {
 	epochs   map[int32]cluster.LeaderEpoch
 	machines map[int32][]*machine // made for each partition, the last one being that of its shard
 	onApply  func()               // of new machines
+	broken   bool                 // the disk is made to fail
 }
 
 // bubble runs a test on a rig whose goroutines have all to end.
@@ -183,7 +184,7 @@ func newRig(t testing.TB, fs vfs.FS) *rig {
 		t.Fatal(err)
 	}
 	r.store = store
-	r.host = replica.NewHost(replica.Options{Self: 1, Store: store, Clock: r.clock, Logger: zerolog.Nop(),
+	r.host = replica.NewHost(replica.Options{Self: 1, Store: store, FenceAfter: 4 * time.Second, Clock: r.clock, Logger: zerolog.Nop(),
 		TopicConfig: func(string) config.Log { return r.cfg }})
 	r.host.LiveBrokersChanged([]cluster.BrokerID{1, 2})
 	r.timer = delay.NewTimer(r.clock)
@@ -211,7 +212,7 @@ func (r *rig) options() Options {
 func (r *rig) end() {
 	r.set.Close()
 	r.timer.Close()
-	if err := r.store.Close(); err != nil {
+	if err := r.store.Close(); err != nil && !r.broken {
 		r.t.Error(err)
 	}
 }

@@ -163,6 +163,33 @@ func TestBelowMinISR(t *testing.T) {
 	})
 }
 
+// While another broker may lead, nobody is answered and nothing expires; the
+// shard is as it was when that turns out not to be so.
+func TestFenced(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.lead(0, 1, 2)
+		w := r.ask(0, put{"a", "1"})
+		r.replicated(0)
+		w.is("")
+		j := r.ask(0, later{r.clock.Now().Add(time.Second)})
+		r.host.ZooKeeperLost(true)
+		r.clock.Advance(900 * time.Millisecond)
+		r.ask(0, get{"a"}).is("1")
+		r.machine(0).waits[0].at = r.clock.Now().Add(4 * time.Second)
+		r.clock.Advance(5 * time.Second)
+		r.ask(0, get{"a"}).fails(ErrNotCoordinator)
+		r.ask(0, put{"a", "2"}).fails(ErrNotCoordinator)
+		j.waits()
+		r.host.ZooKeeperLost(false)
+		r.ask(0, get{"a"}).is("1")
+		r.clock.Advance(writePause)
+		j.is("expired")
+		if len(r.machines[0]) != 1 {
+			t.Fatal(len(r.machines[0]))
+		}
+	})
+}
+
 func TestDeadlines(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.lead(0, 1)
