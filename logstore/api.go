@@ -77,7 +77,7 @@ type DirInfo struct {
 // LoadStats tells what Open did.
 type LoadStats struct {
 	Logs           int
-	Unclean        bool  // a directory was not stopped cleanly, or is new
+	Unclean        bool  // ends of logs may be missing: a directory is new, or its machine has stopped and no clean stop came before
 	Recovered      int   // logs that were scanned after an unclean stop
 	ScannedBytes   int64 // by those scans
 	TruncatedBytes int64 // by those scans

@@ -20,6 +20,9 @@ type Options struct {
 	Logger    zerolog.Logger
 	BrokerID  cluster.BrokerID
 	ClusterID string
+	// BootID names the run of the operating system, see vfs.BootID; "": not known,
+	// and a stop that was not clean may have cost the ends of logs.
+	BootID string
 
 	// TopicConfig is asked for each topic while loading, and for the delay
 	// before the files of a deleted log go. It must not call the Store.

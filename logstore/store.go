@@ -90,8 +90,8 @@ func (s *Store) open() error {
 	if err := s.loadDirs(); err != nil {
 		return err
 	}
-	for _, d := range s.dirs {
-		s.stats.Unclean = s.stats.Unclean || !d.clean
+	if err := s.settleBoot(); err != nil {
+		return err
 	}
 	return s.anyDir()
 }
