@@ -86,7 +86,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 // records replay to (the rig checks that after each step).
 // KBROKER_GROUP_SEED=N runs one of them.
 func TestRandomSchedules(t *testing.T) {
-	first, n := uint64(time.Now().UnixNano()%1_000_000), uint64(10)
+	first, n := uint64(time.Now().UnixNano()%1_000_000), uint64(25)
 	if one := os.Getenv("KBROKER_GROUP_SEED"); one != "" {
 		first, _ = strconv.ParseUint(one, 10, 64)
 		n = 1
@@ -188,25 +188,25 @@ func (w *world) act(x *client) {
 			}
 		}
 		q.Msg = m
-	case w.rand.IntN(12) == 0:
+	case x.phase == "sync" || w.rand.IntN(3) == 0: // a mute one that owes its SyncGroup, among others
+		m := kmsg.NewPtrHeartbeatRequest()
+		m.Group, m.MemberID, m.InstanceID, m.Generation = x.group, x.id, x.instance, x.sent
+		q.Msg = m
+	case w.rand.IntN(20) == 0:
 		m := kmsg.NewPtrLeaveGroupRequest()
 		m.Version, m.Group = 5, x.group
 		m.Members = []kmsg.LeaveGroupRequestMember{{MemberID: x.id, InstanceID: x.instance}}
 		q.Msg = m
-	case w.rand.IntN(3) == 0:
+	case w.rand.IntN(8) > 0:
 		m := kmsg.NewPtrOffsetCommitRequest()
 		m.Version, m.Group, m.MemberID, m.InstanceID, m.Generation = 9, x.group, x.id, x.instance, x.sent
 		p := kmsg.NewOffsetCommitRequestTopicPartition()
 		p.Partition, p.Offset = int32(w.rand.IntN(3)), int64(w.rand.IntN(100))
 		m.Topics = []kmsg.OffsetCommitRequestTopic{{Topic: "t", Partitions: []kmsg.OffsetCommitRequestTopicPartition{p}}}
 		q.Msg = m
-	case w.rand.IntN(8) == 0:
+	default:
 		x.phase = "join" // say, it has subscribed anew
 		return
-	default:
-		m := kmsg.NewPtrHeartbeatRequest()
-		m.Group, m.MemberID, m.InstanceID, m.Generation = x.group, x.id, x.instance, x.sent
-		q.Msg = m
 	}
 	x.token = w.token + 1
 	w.waiting[x.token] = x
