@@ -115,6 +115,9 @@ func TestOffsetCommitErrors(t *testing.T) {
 	if got := committedOffset(t, w, "", topic, 0); got != 77 {
 		t.Errorf("the group without a name has %d, want 77", got)
 	}
+	del := kmsg.NewPtrDeleteGroupsRequest()
+	del.Version, del.Groups = 2, []string{""}
+	wantCode(t, "delete it", ask[*kmsg.DeleteGroupsResponse](t, w, del).Groups[0].ErrorCode, errNone)
 
 	// A group with members takes commits from them only.
 	m := newMember(t, b, topic+".g3").alone()

@@ -115,6 +115,7 @@ final class GroupCases {
         try (GroupMember m = member(group).subscribe(topic)) {
             m.pollUntil(30);
             Check.equal("owned", m.owned(), Set.of("t-0", "t-1", "t-2"));
+            Check.isTrue("assignment " + m.consumer.assignment(), m.agrees());
             Check.equal("position", m.consumer.position(zero), 10L);
             Check.equal("end", m.consumer.endOffsets(List.of(one)).get(one), 10L);
             Check.equal("committed", m.committed(topic, 3), Map.of());
@@ -239,6 +240,9 @@ final class GroupCases {
         Set<String> all = new TreeSet<>();
         int n = 0;
         for (GroupMember m : members) {
+            if (!m.agrees()) {
+                return false;
+            }
             all.addAll(m.owned());
             n += m.owned().size();
         }
@@ -252,13 +256,13 @@ final class GroupCases {
         String base = name("assignor-" + assignor);
         String[] topics = {topic(base + ".a", 3), topic(base + ".b", 3)};
         int[] filled = {0};
-        GroupMember one = member(base, settings).subscribe(topics);
-        GroupMember two = member(base, settings).subscribe(topics);
-        GroupMember three = member(base, settings).subscribe(topics);
         List<Integer> half = perTopic ? List.of(2, 4) : List.of(3, 3);
-        try {
+        try (GroupMember one = member(base, settings).subscribe(topics);
+                GroupMember two = member(base, settings);
+                GroupMember three = member(base, settings)) {
             GroupMember.settle("one has all", () -> shared(List.of(6), one), one);
             flows(topics, filled, one);
+            two.subscribe(topics);
             GroupMember.settle("two share", () -> shared(half, one, two), one, two);
             flows(topics, filled, one, two);
             if (perTopic) {
@@ -267,6 +271,7 @@ final class GroupCases {
             }
             Set<String> before = one.owned();
             Set<String> others = two.owned();
+            three.subscribe(topics);
             GroupMember.settle("three share", () -> shared(List.of(2, 2, 2), one, two, three), one, two, three);
             flows(topics, filled, one, two, three);
             if (sticky) {
@@ -295,10 +300,6 @@ final class GroupCases {
             } else {
                 Check.isTrue("everything is given up: " + one.events, one.events.contains("-[a-0, a-1, a-2, b-0, b-1, b-2]"));
             }
-        } finally {
-            one.close();
-            two.close();
-            three.close();
         }
     }
 
@@ -341,11 +342,14 @@ final class GroupCases {
         String[] topics = {topic(base + ".a", 3), topic(base + ".b", 3)};
         String range = "org.apache.kafka.clients.consumer.RangeAssignor";
         String both = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor," + range;
-        try (GroupMember old = member(base, STRATEGY, range).subscribe(topics); GroupMember one = member(base, STRATEGY, both).subscribe(topics); GroupMember two = member(base, STRATEGY, both).subscribe(topics)) {
+        try (GroupMember old = member(base, STRATEGY, range).subscribe(topics);
+                GroupMember one = member(base, STRATEGY, both).subscribe(topics);
+                GroupMember two = member(base, STRATEGY, both)) {
             GroupMember.settle("two share", () -> shared(List.of(2, 4), old, one), old, one);
             Check.equal("protocol", describe(base).partitionAssignor(), "range");
             old.close();
             GroupMember.settle("one has all", () -> shared(List.of(6), one), one);
+            two.subscribe(topics);
             GroupMember.settle("two share", () -> shared(List.of(3, 3), one, two), one, two);
             Check.equal("protocol", describe(base).partitionAssignor(), "cooperative-sticky");
         }
@@ -393,8 +397,9 @@ final class GroupCases {
     private void fenced() throws Exception {
         String base = name("fenced");
         String topic = topic(base + ".t", 1);
-        try (GroupMember one = member(base, "group.instance.id", "i1").subscribe(topic); GroupMember again = member(base, "group.instance.id", "i1").subscribe(topic)) {
+        try (GroupMember one = member(base, "group.instance.id", "i1").subscribe(topic); GroupMember again = member(base, "group.instance.id", "i1")) {
             GroupMember.settle("owned", () -> one.owned().size() == 1, one);
+            again.subscribe(topic);
             GroupMember.settle("taken over", () -> again.owned().size() == 1, again);
             Check.fails("commit", FencedInstanceIdException.class, () -> one.consumer.commitSync(Map.of(new TopicPartition(topic, 0), new OffsetAndMetadata(1))));
             Check.fails("poll", FencedInstanceIdException.class, () -> {
