@@ -464,12 +464,12 @@ func TestCleanThreads(t *testing.T) {
 		}
 		l := r.create(tpA)
 		rewriteKeys(t, r, l, 3, 30)
-		time.Sleep(15*time.Second - time.Millisecond)
+		<-time.After(15*time.Second - time.Millisecond) // of the bubble's time
 		synctest.Wait()
 		if st, _ := r.s.CleanerStats(); st.Cleanings != 0 {
 			t.Errorf("cleaned before the time: %+v", st)
 		}
-		time.Sleep(time.Millisecond)
+		<-time.After(time.Millisecond)
 		synctest.Wait()
 		st, _ := r.s.CleanerStats()
 		if st.Cleanings != 1 || st.BytesRead == 0 || st.BytesWritten >= st.BytesRead || st.MaxBufferUtilization == 0 || st.DeadThreads != 0 {
@@ -477,7 +477,7 @@ func TestCleanThreads(t *testing.T) {
 		}
 		for _, n := range []int{1, 3} {
 			threads.Store(int32(n))
-			time.Sleep(15 * time.Second)
+			<-time.After(15 * time.Second)
 			if got := workers(); got != n {
 				t.Errorf("%d threads, want %d", got, n)
 			}
