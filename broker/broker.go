@@ -194,10 +194,18 @@ func (b *Broker) loadConfigs(ctx context.Context) error {
 	return err
 }
 
+// bootID is that of the machine whose disk fs is.
+func bootID(fs vfs.FS) string {
+	if fs != vfs.OS {
+		return ""
+	}
+	return vfs.BootID()
+}
+
 func (b *Broker) openLogs(context.Context) error {
 	c := b.configs.Broker()
 	logs, err := logstore.Open(logstore.Options{
-		Dirs: c.LogDirs, FS: b.o.FS, Clock: b.o.Clock, Logger: b.o.Logger, BrokerID: b.id, ClusterID: b.clusterID,
+		Dirs: c.LogDirs, FS: b.o.FS, Clock: b.o.Clock, Logger: b.o.Logger, BrokerID: b.id, ClusterID: b.clusterID, BootID: bootID(b.o.FS),
 		TopicConfig: b.configs.Topic, MaxOpenFiles: maxOpenFiles(int(c.MaxOpenFiles)), RecoveryThreads: int(c.RecoveryThreadsPerDir),
 		FlushScheduler: c.FlushSchedulerInterval, FlushOffsetCheckpointInterval: c.FlushOffsetCheckpointInterval,
 		FlushStartOffsetCheckpointInterval: c.FlushStartOffsetCheckpoint, HighWatermarkCheckpointInterval: c.HighWatermarkCheckpoint,
@@ -224,8 +232,25 @@ func (b *Broker) openLogs(context.Context) error {
 	return nil
 }
 
+// hasTopics reports whether the cluster has any.
+func (b *Broker) hasTopics(ctx context.Context) (bool, error) {
+	s, err := b.store.Wait(ctx)
+	if err != nil {
+		return false, err
+	}
+	names, _, err := s.Children(ctx, zkmeta.TopicsPath, false)
+	if errors.Is(err, zkmeta.ErrNoNode) {
+		return false, nil
+	}
+	return len(names) > 0, err
+}
+
 // listen opens the listeners; nothing is accepted yet.
-func (b *Broker) listen(context.Context) error {
+func (b *Broker) listen(ctx context.Context) error {
+	hasTopics, err := b.hasTopics(ctx)
+	if err != nil {
+		return err
+	}
 	b.waits = delay.NewTimer(b.o.Clock)
 	c := b.configs.Broker()
 	b.sessions = session.NewCache(int(c.MaxFetchSessions), uint64(b.o.Clock.Now().UnixNano()))
@@ -233,8 +258,8 @@ func (b *Broker) listen(context.Context) error {
 	handlers := api.New(api.Options{
 		Self: b.id, ClusterID: b.clusterID, BrokerEpoch: func() cluster.BrokerEpoch { return cluster.BrokerEpoch(b.epoch.Load()) },
 		Configs: b.configs, Replicas: b.host.Load(), Logs: b.logs, Metadata: b.cache,
-		Sessions: b.sessions,
-		Waits:    b.waits, Topics: topics.New(topics.Options{Store: b.store, Config: b.configs.Broker, Nodes: b.nodes}),
+		Sessions: b.sessions, HasTopics: hasTopics,
+		Waits: b.waits, Topics: topics.New(topics.Options{Store: b.store, Config: b.configs.Broker, Nodes: b.nodes}),
 		ProducerIDs: producerids.New(b.allocateProducerIDs),
 		AllKbrokers: func() bool { return b.keeper.allKbrokers.Load() }, Store: b.store,
 		Controller: b.controller, FeaturesEpoch: b.featuresEpoch.Load,

@@ -427,8 +427,18 @@ func TestRegistrationTellsAnUncleanStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.start(1)
+	if told() {
+		t.Error("a process that was killed while its machine went on counts as unclean")
+	}
+	c.stop(1)
+	for _, name := range []string{".kafka_cleanshutdown", ".kbroker.boot"} { // as after a loss of power
+		if err := os.Remove(filepath.Join(c.dirs[1], name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.start(1)
 	if !told() {
-		t.Error("a start without the marker counts as clean")
+		t.Error("a start after a loss of power counts as clean")
 	}
 	b := c.brokers[1]
 	epoch := b.epoch.Load()

@@ -56,16 +56,15 @@ func updateMetadata(h *Handlers, c *Call) {
 }
 
 // brokersOnlyGrace is how long clients are held back after an UpdateMetadata
-// without topics while this broker has logs.
+// without topics in a cluster that has some.
 const brokersOnlyGrace = 2 * time.Second
 
 // updated lets clients in once there is something to tell them. A controller's
 // first update may name the brokers only, with the topics to follow: a client
 // that is served in between takes its topics for deleted, and some give up then.
-// A broker without logs may be one of a cluster without topics.
 func (h *Handlers) updated(topics bool) {
 	tell := func() { h.toldOnce.Do(func() { close(h.told) }) }
-	if topics || len(h.Logs.Logs()) == 0 {
+	if topics || !h.HasTopics {
 		tell()
 		return
 	}

@@ -40,6 +40,8 @@ type Options struct {
 	Sessions    *session.Cache
 	Waits       *delay.Timer
 	Topics      *topics.Topics
+	// HasTopics: the cluster had topics when this broker started.
+	HasTopics   bool
 	ProducerIDs *producerids.IDs
 	// Groups runs the group coordinator's shards; nil: there is none.
 	Groups Groups

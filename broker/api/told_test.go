@@ -4,32 +4,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kbroker/kbroker/cluster"
-	"github.com/kbroker/kbroker/config"
 	"github.com/kbroker/kbroker/internal/clock"
 	"github.com/kbroker/kbroker/internal/metric"
-	"github.com/kbroker/kbroker/internal/vfs"
-	"github.com/kbroker/kbroker/logstore"
 	"github.com/rs/zerolog"
 )
 
 // A client that a broker serves between the controller's word on brokers and that
 // on topics takes its topics for deleted: kcat ends.
 func TestClientsWaitForTopics(t *testing.T) {
-	begin := func(logs bool) (*Handlers, *clock.Manual) {
-		store, err := logstore.Open(logstore.Options{Dirs: []string{"/data"}, FS: vfs.NewMem(), Logger: zerolog.Nop(), BrokerID: 1, ClusterID: "test",
-			TopicConfig: func(string) config.Log { return config.Log{} }})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { store.Close() })
-		if logs {
-			if _, err := store.Create(cluster.TopicPartition{Topic: "a"}, cluster.TopicID{}, config.Log{}); err != nil {
-				t.Fatal(err)
-			}
-		}
+	begin := func(topics bool) (*Handlers, *clock.Manual) {
 		c := clock.NewManual(time.Unix(0, 0))
-		return New(Options{Self: 1, Logs: store, Metrics: &metric.Registry{}, Clock: c, Logger: zerolog.Nop()}), c
+		return New(Options{Self: 1, HasTopics: topics, Metrics: &metric.Registry{}, Clock: c, Logger: zerolog.Nop()}), c
 	}
 	told := func(h *Handlers) bool {
 		select {
@@ -40,21 +25,21 @@ func TestClientsWaitForTopics(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		name         string
-		logs, topics bool
-		want         bool
+		name            string
+		cluster, update bool // whether it has topics
+		want            bool
 	}{
-		{"brokers only, logs", true, false, false},
-		{"topics, logs", true, true, true},
-		{"brokers only, no logs", false, false, true},
-		{"topics, no logs", false, true, true},
+		{"brokers only, with topics to follow", true, false, false},
+		{"topics", true, true, true},
+		{"brokers only, in a cluster without topics", false, false, true},
+		{"the first topics", false, true, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			h, _ := begin(c.logs)
+			h, _ := begin(c.cluster)
 			if told(h) {
 				t.Fatal("clients are let in before the controller has spoken")
 			}
-			h.updated(c.topics)
+			h.updated(c.update)
 			if got := told(h); got != c.want {
 				t.Errorf("clients are let in: %v, want %v", got, c.want)
 			}
@@ -69,6 +54,6 @@ func TestClientsWaitForTopics(t *testing.T) {
 	h.updated(false) // another one does not prolong it
 	m.Advance(time.Millisecond)
 	if !told(h) {
-		t.Error("a cluster without topics keeps clients out")
+		t.Error("a cluster that has lost its topics keeps clients out")
 	}
 }

@@ -79,7 +79,8 @@ func (r *run) tails(m *member, deep bool) (bytes int64, err error) {
 			return 0, err
 		}
 	}
-	return bytes, nil
+	// The power was lost, so the system was started anew.
+	return bytes, os.RemoveAll(filepath.Join(m.data(), ".kbroker.boot"))
 }
 
 func tailCut(r *run) error { return r.cutTails(false) }
