@@ -106,12 +106,16 @@ func (s *Shard) stay(r coordinator.Request, m ConsumerHeartbeat, response *kmsg.
 	if err != nil {
 		return err
 	}
-	id := strings.Clone(m.MemberID)
-	if p.c.members[id] == nil && len(p.c.members) >= s.config.Consumer.MaxSize {
+	id := ""
+	switch x := p.c.members[m.MemberID]; {
+	case x != nil:
+		id = x.id
+	case len(p.c.members) >= s.config.Consumer.MaxSize:
 		return refuse(protocol.ErrGroupMaxSizeReached, fmt.Sprintf("the group has %d members, as many as it may have", len(p.c.members)))
-	}
-	if id == "" {
+	case m.MemberID == "":
 		id = s.memberID(r.ClientID)
+	default:
+		id = strings.Clone(m.MemberID)
 	}
 	owned := ownedOf(m.ConsumerGroupHeartbeatRequest)
 	old, replaced, err := p.member(id, m.ConsumerGroupHeartbeatRequest, owned)
@@ -260,8 +264,14 @@ func (p *plan) removal(id string) {
 	}
 }
 
-// told is the member with what the heartbeat says of it.
+// told is the member with what the heartbeat says of it; m itself when that is
+// nothing.
 func (m *consumer) told(r coordinator.Request, req *kmsg.ConsumerGroupHeartbeatRequest) *consumer {
+	quiet := req.InstanceID == nil && req.RackID == nil && req.SubscribedTopicRegex == nil && req.ServerAssignor == nil &&
+		req.RebalanceTimeoutMillis == -1 && req.SubscribedTopicNames == nil
+	if quiet && m.classic == nil && m.clientID == r.ClientID && m.clientHost == r.ClientHost {
+		return m
+	}
 	next := *m
 	set := func(to *string, said *string) {
 		if said != nil && *to != *said {
@@ -288,7 +298,7 @@ func (m *consumer) told(r coordinator.Request, req *kmsg.ConsumerGroupHeartbeatR
 // that has become next. replaced is the member in whose place it came.
 func (p *plan) advance(old, next *consumer, replaced string, owned *assign.Set, may func(string) bool) (*consumer, *refusal) {
 	bump := p.c.epoch == 0
-	if !next.sameIdentity(old) || p.c.members[next.id] == nil && replaced == "" {
+	if next != old && !next.sameIdentity(old) || p.c.members[next.id] == nil && replaced == "" {
 		p.write(memberRecord(p.id, next))
 		bump = bump || !slices.Equal(next.topics, old.topics)
 	}

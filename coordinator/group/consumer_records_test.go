@@ -5,9 +5,11 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kbroker/kbroker/cluster"
 	"github.com/kbroker/kbroker/coordinator"
@@ -48,7 +50,9 @@ func seq(first byte) (id cluster.TopicID) {
 
 // ourRecords say the same.
 func ourRecords() map[string]coordinator.Record {
-	gone := func(version int16, group, name string) coordinator.Record { return consumerKey{version, group, name}.record(nil) }
+	gone := func(version int16, group, name string) coordinator.Record {
+		return consumerKey{version, group, name}.record(nil)
+	}
 	one, two := seq(1), seq(0x11)
 	least := &consumer{id: "m-1", clientID: "c", clientHost: "/127.0.0.1", rebalanceMs: -1}
 	most := &consumer{
@@ -183,5 +187,77 @@ func TestForeignConsumerRecords(t *testing.T) {
 		if id != "g" || len(g.consumers.members)+len(g.consumers.target)+len(g.consumers.regexes) != 0 {
 			t.Errorf("group %s: %s", id, g.dumpConsumer())
 		}
+	}
+}
+
+// A member's expression is one by itself, whatever it is put into.
+func TestExpressionsMatchWholeNames(t *testing.T) {
+	for _, bad := range []string{"a)|(b", "(a", "a)", "[", "(?<=a)b", `a\1`, "*"} {
+		if _, err := compile(bad); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+	topics := NewTopics([]TopicView{
+		{Name: "ab", ID: seq(1)}, {Name: "a", ID: seq(2)}, {Name: "xa", ID: seq(3)}, {Name: "b", ID: seq(4)}, {Name: "no-id"},
+	})
+	for regex, want := range map[string]string{"a|b": "[a b]", "a.*": "[a ab]", "": "[]", "(?i)A": "[a]", ".*": "[a ab b xa]", `[\w-]+`: "[a ab b xa]"} {
+		pattern, err := compile(regex)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(topics.matching(pattern, nil)); got != want {
+			t.Errorf("%q matches %s, not %s", regex, got, want)
+		}
+	}
+}
+
+// The hash sees all that an assignor may look at, and nothing of other topics.
+func TestHashOfTopics(t *testing.T) {
+	view := func(topics ...TopicView) uint64 { return NewTopics(topics).hash([]string{"a", "b"}) }
+	a := TopicView{Name: "a", ID: seq(1), Partitions: 2, Racks: [][]string{{"r1", "r2"}, {"r1"}}}
+	base := view(a)
+	other := func(change func(*TopicView)) TopicView {
+		x := a
+		x.Racks = [][]string{{"r1", "r2"}, {"r1"}}
+		change(&x)
+		return x
+	}
+	for name, h := range map[string]uint64{
+		"the order of racks": view(other(func(x *TopicView) { x.Racks[0] = []string{"r2", "r1"} })),
+		"a topic not read":   view(a, TopicView{Name: "c", ID: seq(9), Partitions: 1}),
+	} {
+		if h != base {
+			t.Errorf("%s is seen", name)
+		}
+	}
+	for name, h := range map[string]uint64{
+		"another id":         view(other(func(x *TopicView) { x.ID = seq(7) })),
+		"one more partition": view(other(func(x *TopicView) { x.Partitions++ })),
+		"another rack":       view(other(func(x *TopicView) { x.Racks[1] = []string{"r3"} })),
+		"no racks":           view(other(func(x *TopicView) { x.Racks = nil })),
+		"another name":       NewTopics([]TopicView{a}).hash([]string{"b"}),
+		"a topic that comes": view(a, TopicView{Name: "b", ID: seq(9), Partitions: 1}),
+		"nothing read":       NewTopics([]TopicView{a}).hash(nil),
+	} {
+		if h == base {
+			t.Errorf("%s is not seen", name)
+		}
+	}
+}
+
+// A classic record younger than those of a consumer group is of a coordinator
+// that does not know the latter: the group is its.
+func TestYoungerRecordTells(t *testing.T) {
+	s := New(consumerConfig(), 1)
+	ours := ourRecords()
+	classic := coordinator.Record{Key: appendMetaKey(nil, "g"), Value: (&meta{protocolType: consumerType, generation: 3}).append(nil)}
+	for _, r := range []coordinator.Record{ours["member+least"], ours["current"], classic} {
+		if err := s.Apply(coordinator.Entry{Record: r}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Loaded(time.UnixMilli(1))
+	if g := s.groups["g"]; g.isConsumer() || g.stateName() != "Empty" || s.Check() != nil {
+		t.Errorf("%s, %v\n%s", g.stateName(), s.Check(), s.Dump())
 	}
 }

@@ -197,7 +197,9 @@ func (r *rig) beatOf(d *datadriven.TestData, group string) any {
 	if !d.HasArg("may") {
 		return m
 	}
-	return ConsumerHeartbeat{m, func(topic string) bool { return strings.Contains(","+strings.Join(list(d, "may"), ",")+",", ","+topic+",") }}
+	return ConsumerHeartbeat{m, func(topic string) bool {
+		return strings.Contains(","+strings.Join(list(d, "may"), ",")+",", ","+topic+",")
+	}}
 }
 
 // classicOf is a request of the classic protocol with a consumer's metadata.
