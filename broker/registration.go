@@ -159,7 +159,10 @@ func (r *registration) watchConnection(e zkmeta.EventType) {
 	switch e {
 	case zkmeta.Disconnected:
 		h.ZooKeeperLost(true)
-	case zkmeta.Connected, zkmeta.SessionStarted:
+	case zkmeta.SessionStarted:
+		h.SessionEnded() // the one before it
+		h.ZooKeeperLost(false)
+	case zkmeta.Connected:
 		h.ZooKeeperLost(false)
 	}
 }

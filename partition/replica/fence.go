@@ -27,6 +27,12 @@ func (h *Host) ZooKeeperLost(lost bool) {
 	}
 }
 
+// SessionEnded tells that the session with ZooKeeper has ended, when the next one
+// has begun: others may have been elected, and the controller has not said so yet.
+// Without its word a leader serves again once every follower in the ISR has
+// fetched since, or another time-out has passed.
+func (h *Host) SessionEnded() { h.endedAt.Store(int64(h.now()) + 1) }
+
 // stalls notices that the whole process stood still for a session's time-out:
 // stopped by a signal, or with its machine. The session has ended then, but
 // requests that waited in the sockets are read before the end of the connection
@@ -58,7 +64,18 @@ func (r *Replica) fencedLocked() bool {
 	if at := r.host.lostAt.Load(); at != 0 && now-partition.Time(at) >= after && r.part.CutOff(now, time.Duration(after)) {
 		return true
 	}
-	return after > 0 && r.stalledLocked(now, after)
+	return after > 0 && (r.unconfirmedLocked(now, after) || r.stalledLocked(now, after))
+}
+
+// unconfirmedLocked: the replica led when the session ended, and nothing has shown
+// since that it does.
+func (r *Replica) unconfirmedLocked(now, after partition.Time) bool {
+	at := r.host.endedAt.Load()
+	ended := partition.Time(at - 1)
+	if at == 0 || now-ended >= after || r.leads > ended {
+		return false
+	}
+	return r.part.CutOff(now, time.Duration(now-ended))
 }
 
 // stalledLocked: after a stall a leader serves once every follower in the ISR has

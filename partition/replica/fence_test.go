@@ -157,3 +157,41 @@ func TestLostZooKeeperFences(t *testing.T) {
 	f.h.ZooKeeperLost(false)
 	f.want("ZooKeeper is back", false)
 }
+
+// A leader whose session has ended may have been replaced, and the order that says
+// so is on its way: it serves when its followers, or the controller, say that it
+// leads.
+func TestEndedSessionFences(t *testing.T) {
+	begin := func(isr ...cluster.BrokerID) *fencing {
+		f := newFencing(t, 4*time.Second, isr...)
+		f.lives(time.Second)
+		f.fetched(2, 3)
+		f.h.ZooKeeperLost(true)
+		f.lives(time.Second)
+		f.h.SessionEnded()
+		f.h.ZooKeeperLost(false)
+		return f
+	}
+	f := begin(1, 2, 3)
+	f.lives(250 * time.Millisecond)
+	f.want("nobody has fetched since", true)
+	f.fetched(2)
+	f.want("one of two has", true)
+	f.fetched(3)
+	f.want("both have", false)
+
+	f = begin(1, 2, 3)
+	f.clock.Advance(time.Millisecond)
+	f.lead(2, 1, 2, 3)
+	f.want("told a new epoch", false)
+
+	f = begin(1, 2, 3)
+	f.lives(3750 * time.Millisecond)
+	f.want("within the time-out", true)
+	f.lives(250 * time.Millisecond)
+	f.want("after it", false)
+
+	alone := begin(1)
+	alone.r.part.MinISRChanged(1)
+	alone.want("alone in its ISR", false)
+}

@@ -84,8 +84,10 @@ type Host struct {
 	live atomic.Pointer[[]cluster.BrokerID] // sorted; replaced, never changed
 	// lostAt is when ZooKeeper was lost, as partition.Time and one; 0: it is not.
 	lostAt atomic.Int64
-	stalls stalls
-	isr    ISRCounts
+	// endedAt is when a session ended, likewise; 0: none has.
+	endedAt atomic.Int64
+	stalls  stalls
+	isr     ISRCounts
 
 	// Arrivals holds the fetches of followers that know of a partition, or of an
 	// epoch, before this broker does.
