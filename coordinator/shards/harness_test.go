@@ -70,6 +70,9 @@ func (m *machine) Handle(now time.Time, r coordinator.Request) coordinator.Resul
 	case get:
 		return coordinator.Result{Replies: reply(m.values[q.key])}
 	case tell:
+		if m.loaded.IsZero() {
+			panic("told before the end of the replay")
+		}
 		return coordinator.Result{Records: []coordinator.Record{{Key: []byte("told"), Value: []byte(q.what)}}}
 	case later:
 		m.waits = append(m.waits, waits{r.Token, q.at})

@@ -75,6 +75,25 @@ func TestLeadershipLostWhileACommitWaits(t *testing.T) {
 	})
 }
 
+// Whoever hears of a leadership only after the next one has begun has missed what
+// another leader wrote.
+func TestLeadershipMissed(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.lead(0, 1)
+		r.host.WatchRoles(topic, nil)
+		r.order(0, 2, 1, 2)
+		r.order(0, 1, 1)
+		r.ask(0, get{"a"}).fails(ErrNotCoordinator)
+		r.host.WatchRoles(topic, r.set)
+		r.set.RolesChanged([]int32{0})
+		synctest.Wait()
+		r.ask(0, get{"a"}).is("")
+		if len(r.machines[0]) != 2 {
+			t.Fatal(len(r.machines[0]))
+		}
+	})
+}
+
 // A leadership that goes on into another epoch keeps its shard and what waits.
 func TestNewEpochOfTheSameLeader(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
