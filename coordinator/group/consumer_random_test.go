@@ -12,7 +12,6 @@ import (
 
 	"github.com/kbroker/kbroker/coordinator"
 	"github.com/kbroker/kbroker/coordinator/assign"
-	"github.com/kbroker/kbroker/protocol"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
