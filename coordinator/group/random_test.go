@@ -111,12 +111,18 @@ func (w *world) step() {
 	case n < 91: // a client is killed; it comes back as somebody new, or as the same instance
 		x := w.clients[w.rand.IntN(len(w.clients))]
 		delete(w.waiting, x.token)
-		x.gone, x.token = !x.gone, 0
+		x.gone, x.token = !x.gone && w.rand.IntN(2) == 0, 0 // half of them are back at once
 		x.id, x.phase, x.generation = "", "join", -1
 	case n < 93:
 		w.pass(time.Duration(w.rand.IntN(40)) * time.Second)
 	case n < 95: // the coordinator moves: who waits has to ask again
+		before := w.stable()
 		w.took2(w.restart(w.rand.Uint64()))
+		for id, members := range before {
+			if after := w.stable()[id]; after != members {
+				w.t.Fatalf("%s was stable with %s and is loaded with %s", id, members, after)
+			}
+		}
 		for _, x := range w.clients {
 			x.token = 0
 		}
@@ -351,6 +357,22 @@ func (w *world) invariants() {
 			w.t.Fatalf("%s waits for %d, which nobody will answer", x.name, token)
 		}
 	}
+}
+
+// stable are the groups that no move of the coordinator may disturb, with who
+// has what in them.
+func (w *world) stable() map[string]string {
+	out := map[string]string{}
+	for id, g := range w.s.groups {
+		if g.classic.is(stable) {
+			text := fmt.Sprint(g.classic.generation, g.classic.leader)
+			for _, x := range g.classic.order {
+				text += fmt.Sprintf(" %s=%s", x.id, x.assignment)
+			}
+			out[id] = text
+		}
+	}
+	return out
 }
 
 // settle lets the rest do what clients do, every second: the groups become
