@@ -72,4 +72,10 @@ func TestLoadedBy(t *testing.T) {
 	if _, err := loadedBy(log, 8); err == nil {
 		t.Error("a partition that was not loaded")
 	}
+	log = `{"level":"info","broker":1,"partition":"__consumer_offsets-7","records":0,"bytes":0,"read":0.00142,"since_election":9.5,"time":"2026-11-29T23:31:35Z","message":"coordinator's partition loaded"}
+{"level":"info","broker":1,"partition":"__consumer_offsets-7","records":1311476,"bytes":100000264,"read":0.9,"since_election":1250.5,"time":"2026-11-29T23:32:35Z","message":"coordinator's partition loaded"}
+`
+	if took, err := loadedBy(log, 7); err != nil || took != 1250500*time.Microsecond {
+		t.Errorf("kbroker: %v, %v", took, err)
+	}
 }

@@ -84,9 +84,7 @@ func (c *groupRuns) measureLoading(ctx context.Context, rows map[string]*Row) er
 			return fmt.Errorf("%s: %w\n%s", name, err, s.proc.tail())
 		}
 		for i, v := range values {
-			if v > 0 {
-				rows[loadingRow].note(i, name, v)
-			}
+			rows[loadingRow].note(i, name, v)
 		}
 		c.o.Logf("%s: %s: %.2f", loadingRow, name, values)
 	}
@@ -148,7 +146,7 @@ func copyFile(to, from string) (err error) {
 }
 
 // loading starts the broker, measures until it answers with offsets, checks all
-// of them, and ends it. The values are those of the row's metrics; 0 is none.
+// of them, and ends it. The values are those of the row's metrics.
 func (c *groupRuns) loading(ctx context.Context, s *subject, group string, written groups.Written) (values [5]float64, err error) {
 	began := time.Now()
 	if s.proc, err = startProc(filepath.Join(s.dir, "log"), pinned(brokerCore, s.argv...)...); err != nil {
@@ -169,14 +167,15 @@ func (c *groupRuns) loading(ctx context.Context, s *subject, group string, writt
 	if err := groups.Verify(ctx, s.addr, written.Last); err != nil {
 		return values, err
 	}
-	values = [5]float64{loaded.Done.Sub(loaded.Leading).Seconds(), loaded.Done.Sub(began).Seconds(), cpu.Seconds(), 0, float64(rss) / 1e6}
-	if s.name == Kafka {
-		own, err := loadedBy(s.proc.tail(), loadingPartition)
-		if err != nil {
-			return values, err
-		}
-		values[3] = own.Seconds()
+	log, err := os.ReadFile(s.proc.log)
+	if err != nil {
+		return values, err
 	}
+	own, err := loadedBy(string(log), loadingPartition)
+	if err != nil {
+		return values, err
+	}
+	values = [5]float64{loaded.Done.Sub(loaded.Leading).Seconds(), loaded.Done.Sub(began).Seconds(), cpu.Seconds(), own.Seconds(), float64(rss) / 1e6}
 	return values, s.stop()
 }
 
@@ -195,18 +194,27 @@ func (c *groupRuns) logLoading(s *subject) error {
 	return os.WriteFile(file, append(text, "\nlog4j.logger.kafka.coordinator.group.GroupMetadataManager=INFO\n"...), 0o644)
 }
 
-var finished = regexp.MustCompile(`Finished loading offsets and group metadata from ` + groups.OffsetsTopic + `-(\d+) in (\d+) milliseconds`)
+// What the two brokers log when they have loaded a partition: both the
+// milliseconds since they were told to lead it.
+var (
+	kafkaLoaded   = regexp.MustCompile(`Finished loading offsets and group metadata from ` + groups.OffsetsTopic + `-(\d+) in (\d+) milliseconds`)
+	kbrokerLoaded = regexp.MustCompile(`"partition":"` + groups.OffsetsTopic + `-(\d+)".*"since_election":([0-9.e-]+)`)
+)
 
-// loadedBy finds in Apache Kafka's log how long it has loaded a partition, the
-// last time that it did.
+// loadedBy finds in a broker's log how long it has loaded a partition, the last
+// time that it did.
 func loadedBy(log string, partition int) (took time.Duration, err error) {
 	err = fmt.Errorf("the log does not say that %s-%d was loaded", groups.OffsetsTopic, partition)
-	for _, m := range finished.FindAllStringSubmatch(log, -1) {
-		if m[1] != strconv.Itoa(partition) {
+	for line := range strings.Lines(log) {
+		m := kafkaLoaded.FindStringSubmatch(line)
+		if m == nil {
+			m = kbrokerLoaded.FindStringSubmatch(line)
+		}
+		if m == nil || m[1] != strconv.Itoa(partition) {
 			continue
 		}
-		ms, aerr := strconv.Atoi(m[2])
-		took, err = time.Duration(ms)*time.Millisecond, aerr
+		ms, perr := strconv.ParseFloat(m[2], 64)
+		took, err = time.Duration(ms*float64(time.Millisecond)), perr
 	}
 	return took, err
 }

@@ -180,7 +180,7 @@ func (m *member) beats() error {
 			return err
 		}
 		if again, err := m.rejoins(code); err != nil {
-			return fmt.Errorf("Heartbeat: %w", err)
+			return fmt.Errorf("heartbeat: %w", err)
 		} else if again {
 			return nil
 		}
