@@ -117,7 +117,7 @@ func (w *world) step() {
 		w.pass(time.Duration(w.rand.IntN(40)) * time.Second)
 	case n < 95: // the coordinator moves: who waits has to ask again
 		before := w.stable()
-		w.took2(w.restart(w.rand.Uint64()))
+		w.deliver(w.restart(w.rand.Uint64()))
 		for id, members := range before {
 			if after := w.stable()[id]; after != members {
 				w.t.Fatalf("%s was stable with %s and is loaded with %s", id, members, after)
@@ -142,17 +142,17 @@ func (w *world) step() {
 		m := kmsg.NewPtrDeleteGroupsRequest()
 		m.Groups = []string{fmt.Sprintf("g%d", w.rand.IntN(4))}
 		_, res := w.ask(coordinator.Request{Msg: m})
-		w.took2(res)
+		w.deliver(res)
 	default:
 		_, res := w.askEvent(TopicsDeleted{Topics: []string{"t"}})
-		w.took2(res)
+		w.deliver(res)
 	}
 	w.invariants()
 }
 
 func (w *world) pass(d time.Duration) {
 	w.until(w.now.Add(d), func(res coordinator.Result) {
-		w.took2(res)
+		w.deliver(res)
 		w.invariants()
 	})
 	w.invariants()
@@ -217,11 +217,11 @@ func (w *world) act(x *client) {
 	x.token = w.token + 1
 	w.waiting[x.token] = x
 	_, res := w.ask(q)
-	w.took2(res)
+	w.deliver(res)
 }
 
-// took2 hands the replies to their clients.
-func (w *world) took2(res coordinator.Result) {
+// deliver hands the replies to their clients.
+func (w *world) deliver(res coordinator.Result) {
 	for _, rec := range res.Records {
 		if binary.BigEndian.Uint16(rec.Key) != metaKey {
 			continue
@@ -393,7 +393,7 @@ func (w *world) settle() {
 					x.token = w.token + 1
 					w.waiting[x.token] = x
 					_, res := w.ask(coordinator.Request{Msg: m})
-					w.took2(res)
+					w.deliver(res)
 				} else {
 					w.act(x)
 				}
