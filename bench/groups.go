@@ -25,6 +25,7 @@ It prints a Markdown table.
   commits         OffsetCommit as fast as it goes; what was committed is read back
   load            a coordinator partition with 1 GB of commits is loaded at a
                   start; all offsets are checked afterwards
+  clean           the log cleaner, as bench/clean measures it
 
 It needs a machine with nothing else to do, two cores, Go, Java 17 and Maven
 (which fetches Apache Kafka once), taskset, and 10 GB of memory.

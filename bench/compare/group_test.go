@@ -79,3 +79,16 @@ func TestLoadedBy(t *testing.T) {
 		t.Errorf("kbroker: %v, %v", took, err)
 	}
 }
+
+func TestCleaned(t *testing.T) {
+	head := "round  codec     MiB   left MiB   wall s    cpu s   MiB/s   MiB/cpu-s\n"
+	got, err := cleaned(head + "    0  none      576         60     2.50     2.00     230         288\n    1  none      576         60     2.00     1.80     288         320\n")
+	if err != nil || !slices.Equal(got, []cleaning{{230, 288}, {288, 320}}) {
+		t.Errorf("%v, %v", got, err)
+	}
+	for _, bad := range []string{"", head, head + "0 none 576\n", "MiB/s\n1\n2\n", head + "0 none 1 2\n1 none 3 ?\n"} {
+		if got, err := cleaned(bad); err == nil {
+			t.Errorf("%q: %v", bad, got)
+		}
+	}
+}

@@ -34,7 +34,7 @@ func (c *groupRuns) beatRows() []Row {
 // all members. The JVM has what the groups do while they form, and 20 seconds of
 // their heartbeats, to compile its code.
 func (c *groupRuns) measureBeats(ctx context.Context, rows map[string]*Row) error {
-	return c.eachTurn(ctx, beatDelay, func(s *subject) error {
+	return c.eachTurn(ctx, beatDelay, "", func(s *subject) error {
 		name := c.next("beats")
 		if err := groups.Ready(ctx, s.addr, name); err != nil {
 			return err

@@ -62,7 +62,7 @@ func (c *groupRuns) beatOf(own time.Duration) time.Duration {
 // the initial delay and one for the row with it.
 func (c *groupRuns) measureRebalances(ctx context.Context, rows map[string]*Row) error {
 	if rows[joinRow] != nil || rows[leaveRow] != nil || rows[silentRow] != nil {
-		err := c.eachTurn(ctx, 0, func(s *subject) error {
+		err := c.eachTurn(ctx, 0, "", func(s *subject) error {
 			if err := c.warmRebalances(ctx, s); err != nil {
 				return fmt.Errorf("warm-up: %w", err)
 			}
@@ -81,7 +81,7 @@ func (c *groupRuns) measureRebalances(ctx context.Context, rows map[string]*Row)
 	if row == nil {
 		return nil
 	}
-	return c.eachTurn(ctx, defaultDelay, func(s *subject) error {
+	return c.eachTurn(ctx, defaultDelay, "", func(s *subject) error {
 		if err := c.warmRebalances(ctx, s); err != nil {
 			return fmt.Errorf("warm-up: %w", err)
 		}

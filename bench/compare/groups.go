@@ -39,6 +39,7 @@ func (c *groupRuns) parts() []groupPart {
 		{c.beatRows(), c.measureBeats},
 		{c.commitRows(), c.measureCommits},
 		{c.loadingRows(), c.measureLoading},
+		{c.cleanRows(), c.measureClean},
 	}
 }
 
@@ -132,17 +133,17 @@ func (c *groupRuns) groupSubject(name string, delay time.Duration, more string) 
 }
 
 // eachTurn starts a broker on a fresh directory for every turn.
-func (c *groupRuns) eachTurn(ctx context.Context, delay time.Duration, measure func(s *subject) error) error {
+func (c *groupRuns) eachTurn(ctx context.Context, delay time.Duration, more string, measure func(s *subject) error) error {
 	for _, name := range turns(c.o.Subjects, c.o.Rounds) {
-		if err := c.oneTurn(ctx, name, delay, measure); err != nil {
+		if err := c.oneTurn(ctx, name, delay, more, measure); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-func (c *groupRuns) oneTurn(ctx context.Context, name string, delay time.Duration, measure func(s *subject) error) error {
-	s, err := c.groupSubject(name, delay, "")
+func (c *groupRuns) oneTurn(ctx context.Context, name string, delay time.Duration, more string, measure func(s *subject) error) error {
+	s, err := c.groupSubject(name, delay, more)
 	if err != nil {
 		return err
 	}
