@@ -3,6 +3,7 @@ package api
 import (
 	"slices"
 
+	"github.com/kbroker/kbroker/coordinator/group"
 	"github.com/kbroker/kbroker/protocol"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -34,13 +35,26 @@ func consumerGroupHeartbeat(h *Handlers, c *Call) {
 		c.Fail(protocol.ErrTopicAuthorizationFailed)
 		return
 	}
-	askGroup(c, req.Group, req, func(resp *kmsg.ConsumerGroupHeartbeatResponse, code protocol.Code) {
+	askGroup(c, req.Group, c.describable(req), func(resp *kmsg.ConsumerGroupHeartbeatResponse, code protocol.Code) {
 		if code != protocol.None {
 			c.Fail(coordinatorCode(code))
 			return
 		}
 		c.Reply(resp)
 	})
+}
+
+// describable adds to a heartbeat with a regular expression which topics it may
+// match. They are asked for here: the shard does not wait for an authorizer.
+func (c *Call) describable(req *kmsg.ConsumerGroupHeartbeatRequest) kmsg.Request {
+	if _, all := c.h.Authorizer.(AllowAll); all || req.SubscribedTopicRegex == nil || *req.SubscribedTopicRegex == "" {
+		return req
+	}
+	may := map[string]bool{}
+	for _, t := range c.h.Metadata.Topics() {
+		may[t.Name] = c.Allowed(OpDescribe, ResTopic, t.Name)
+	}
+	return group.ConsumerHeartbeat{ConsumerGroupHeartbeatRequest: req, MayDescribe: func(topic string) bool { return may[topic] }}
 }
 
 func (c *Call) allowedAll(op Operation, kind ResourceType, names []string) bool {

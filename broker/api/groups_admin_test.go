@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/kbroker/kbroker/config"
 	"github.com/kbroker/kbroker/coordinator"
+	"github.com/kbroker/kbroker/coordinator/group"
 	"github.com/kbroker/kbroker/coordinator/shards"
 	"github.com/kbroker/kbroker/protocol"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -343,7 +344,7 @@ func TestConsumerProtocol(t *testing.T) {
 			}
 			continue
 		}
-		if got := one[*kmsg.ConsumerGroupHeartbeatRequest](t, o.desk); got.Version != 1 || *got.SubscribedTopicRegex != "a.*" {
+		if got := one[group.ConsumerHeartbeat](t, o.desk); got.Version != 1 || *got.SubscribedTopicRegex != "a.*" {
 			t.Errorf("%+v", got)
 		}
 	}
@@ -372,6 +373,25 @@ func TestConsumerGroupHeartbeatRefused(t *testing.T) {
 		o.desk.fails(f.err)
 		if code := codeOf(t, do[kmsg.Response](t, o.conn, beat)); code != f.others {
 			t.Errorf("%v: %v, want %v", f.err, code, f.others)
+		}
+	}
+}
+
+// A regular expression matches no topic that the member may not describe.
+func TestConsumerGroupHeartbeatRegex(t *testing.T) {
+	o := serveGroups(t, config.Values{"group.coordinator.rebalance.protocols": "classic,consumer"})
+	o.desk.answers(func(_ int32, r coordinator.Request) (any, error) { return r.Msg.(kmsg.Request).ResponseKind(), nil })
+	o.tell("open", "secret")
+	o.desk.deny(denial(OpDescribe, ResTopic, "secret"))
+	beat := kmsg.NewPtrConsumerGroupHeartbeatRequest()
+	beat.Version, beat.Group, beat.SubscribedTopicRegex = 1, "g", ptr(".*")
+	if code := codeOf(t, do[kmsg.Response](t, o.conn, beat)); code != 0 {
+		t.Fatal(code)
+	}
+	may := one[group.ConsumerHeartbeat](t, o.desk).MayDescribe
+	for topic, want := range map[string]bool{"open": true, "secret": false, "not there": false} {
+		if may(topic) != want {
+			t.Errorf("%s: %v, want %v", topic, may(topic), want)
 		}
 	}
 }
