@@ -145,6 +145,7 @@ func (f *Filter) hash() {
 	for i := range f.spans {
 		f.hashes = append(f.hashes, f.Map.Hash(f.spans[i].Key))
 	}
+	f.Map.touch(f.hashes)
 }
 
 // stream walks the records of a batch that is too large for open.

@@ -16,6 +16,8 @@ type OffsetMap struct {
 	used   int
 	limit  int
 	latest int64
+
+	touched int64 // means nothing
 }
 
 type slot struct {
@@ -54,6 +56,21 @@ func (m *OffsetMap) Release() { m.slots, m.used, m.limit, m.latest = nil, 0, 0, 
 
 // Hash is a key's.
 func (m *OffsetMap) Hash(key []byte) Hash { return m.h.sum(key) }
+
+// touch reads the slots of hashes that are about to be looked up. Without a branch
+// between them the processor waits for all of them at once, where find waits for
+// each in turn: a map is far larger than its caches.
+func (m *OffsetMap) touch(hashes []Hash) {
+	sum, n := int64(0), uint64(len(m.slots))
+	if n == 0 {
+		return
+	}
+	for i := range hashes {
+		hi, _ := bits.Mul64(hashes[i].a, n)
+		sum += m.slots[hi].next
+	}
+	m.touched = sum // so that it is not left out
+}
 
 // find is the slot of a hash, or the free one where it would go. Neighbours are
 // tried in turn, which the memory's look-ahead likes.
