@@ -49,7 +49,7 @@ func (c *groupRuns) measureBeats(ctx context.Context, rows map[string]*Row) erro
 		}
 		defer b.Stop()
 		c.o.Logf("%s: %s: the groups have formed after %.1f s", beatsRow, s.name, time.Since(began).Seconds())
-		if _, err := b.Measure(ctx, c.lasting(20*time.Second), s.proc.pid()); err != nil {
+		if err := b.Wait(ctx, c.lasting(20*time.Second)); err != nil {
 			return fmt.Errorf("warm-up: %w", err)
 		}
 		res, err := b.Measure(ctx, c.lasting(30*time.Second), s.proc.pid())

@@ -137,6 +137,16 @@ func (b *Beats) failure() error {
 	return b.err
 }
 
+// Wait lets the heartbeats go on for so long.
+func (b *Beats) Wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return b.failure()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // keptUp is the share of the heartbeats that were due which must have been
 // answered for a measurement to count, but for one of each group.
 const keptUp = 0.98
@@ -150,13 +160,11 @@ func (b *Beats) Measure(ctx context.Context, d time.Duration, pids ...int) (*res
 		return nil, err
 	}
 	late := b.late.Load()
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if err := b.Wait(ctx, d); err != nil {
+		return nil, err
 	}
 	res, err := w.End("heartbeats", count())
-	if err = errors.Join(err, b.failure()); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	due := res.Seconds / b.step().Seconds() * float64(b.o.Groups)
