@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
-	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -116,14 +115,16 @@ func migrationPolicy(c *config.Broker) group.MigrationPolicy {
 // hear of them.
 const watchPause = 100 * time.Millisecond
 
-// watch tells the shards of topics that are gone and, where the consumer protocol
-// may be asked for, of the topics that there are.
+// watch tells the shards of the topics that there are, where the consumer protocol
+// may be asked for.
 func (x *coordinators) watch(ctx context.Context) {
 	defer close(x.done)
-	known := map[string]cluster.TopicID{}
 	for {
 		changed := x.b.cache.Changed()
-		known = x.look(known)
+		topics := x.b.cache.Topics()
+		if slices.Contains(x.b.configs.Broker().RebalanceProtocols, "consumer") && len(topics) > 0 {
+			x.showTopics(topics)
+		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -133,28 +134,6 @@ func (x *coordinators) watch(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// look compares the metadata with the topics known and tells the difference.
-func (x *coordinators) look(known map[string]cluster.TopicID) map[string]cluster.TopicID {
-	topics := x.b.cache.Topics()
-	now := make(map[string]cluster.TopicID, len(topics))
-	for _, t := range topics {
-		now[t.Name] = t.ID
-	}
-	var gone []string
-	for _, name := range slices.Sorted(maps.Keys(known)) {
-		if id, ok := now[name]; !ok || id != known[name] && !known[name].IsZero() && !id.IsZero() {
-			gone = append(gone, name)
-		}
-	}
-	if len(gone) > 0 {
-		x.groups.Tell(group.TopicsDeleted{Topics: gone})
-	}
-	if slices.Contains(x.b.configs.Broker().RebalanceProtocols, "consumer") && len(topics) > 0 {
-		x.showTopics(topics)
-	}
-	return now
 }
 
 // showTopics shows the shards the topics if they look other than before.

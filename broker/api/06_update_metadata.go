@@ -5,6 +5,7 @@ import (
 
 	"github.com/kbroker/kbroker/broker/metadata"
 	"github.com/kbroker/kbroker/cluster"
+	"github.com/kbroker/kbroker/coordinator/group"
 	"github.com/kbroker/kbroker/protocol"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -45,14 +46,25 @@ func updateMetadata(h *Handlers, c *Call) {
 	}
 	h.Replicas.LiveBrokersChanged(live)
 	h.updated(len(u.Topics) > 0)
-	for _, t := range u.Topics {
+	h.forget(u.Topics)
+	c.Reply(resp)
+	h.metadataWaits.Wake()
+}
+
+// forget drops what is kept of those topics that are gone. The group coordinator
+// hears of each, as the name may be in use again soon.
+func (h *Handlers) forget(topics []metadata.Topic) {
+	var gone []string
+	for _, t := range topics {
 		if _, ok := h.Metadata.Topic(t.Name); !ok {
 			h.ForgetTopic(t.Name)
 			h.Configs.Forget(t.Name)
+			gone = append(gone, t.Name)
 		}
 	}
-	c.Reply(resp)
-	h.metadataWaits.Wake()
+	if len(gone) > 0 && h.Groups != nil {
+		h.Groups.Tell(group.TopicsDeleted{Topics: gone})
+	}
 }
 
 // brokersOnlyGrace is how long clients are held back after an UpdateMetadata

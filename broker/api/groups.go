@@ -21,6 +21,8 @@ type Groups interface {
 	Submit(partition int32, r coordinator.Request, done func(response any, err error))
 	// Led are the partitions whose shard is here or is being loaded.
 	Led() []int32
+	// Tell gives every shard an event that nobody waits for.
+	Tell(event any)
 	// Markers tells a shard of a marker that is in its partition's log.
 	Markers(partition int32, producer cluster.ProducerID, epoch cluster.ProducerEpoch, committed bool)
 }

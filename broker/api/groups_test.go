@@ -35,6 +35,7 @@ type desk struct {
 	denied  []string
 	asked   []coordinator.Request // since the last call of requests
 	markers []string
+	told    []any
 }
 
 func (d *desk) Submit(partition int32, r coordinator.Request, done func(any, error)) {
@@ -55,6 +56,12 @@ func (d *desk) leads(partitions ...int32) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.led = partitions
+}
+
+func (d *desk) Tell(event any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.told = append(d.told, event)
 }
 
 func (d *desk) Markers(partition int32, producer cluster.ProducerID, epoch cluster.ProducerEpoch, committed bool) {

@@ -1,9 +1,12 @@
 package api
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
+	"github.com/kbroker/kbroker/broker/metadata"
+	"github.com/kbroker/kbroker/coordinator/group"
 	"github.com/kbroker/kbroker/internal/clock"
 	"github.com/kbroker/kbroker/internal/metric"
 	"github.com/rs/zerolog"
@@ -55,5 +58,17 @@ func TestClientsWaitForTopics(t *testing.T) {
 	m.Advance(time.Millisecond)
 	if !told(h) {
 		t.Error("a cluster that has lost its topics keeps clients out")
+	}
+}
+
+// The group coordinator hears of each topic that an UpdateMetadata ends, also of
+// one that came and went in the same moment.
+func TestDeletedTopicsAreTold(t *testing.T) {
+	o := serveGroups(t, nil)
+	o.tell("a", "b")
+	o.forget([]metadata.Topic{{Name: "a"}, {Name: "gone"}})
+	want := []any{group.TopicsDeleted{Topics: []string{"gone"}}}
+	if !reflect.DeepEqual(o.desk.told, want) {
+		t.Errorf("told %+v, want %+v", o.desk.told, want)
 	}
 }

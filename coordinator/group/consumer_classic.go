@@ -216,7 +216,6 @@ func (s *Shard) leaveConsumers(g *group, m *kmsg.LeaveGroupRequest) *kmsg.LeaveG
 		}
 		w.ErrorCode = code(err)
 		if err == protocol.None {
-			w.MemberID = x.id
 			gone[x.id] = x
 		}
 		a.Members = append(a.Members, w)
