@@ -81,7 +81,7 @@ func (c *comparison) startZooKeeper(tick int) error {
 		if err == nil {
 			return nil
 		}
-		if c.zooKeeper.exited() || time.Since(began) > 30*time.Second {
+		if c.zooKeeper.exited() || time.Since(began) > 2*time.Minute {
 			return fmt.Errorf("ZooKeeper does not start: %w\n%s", err, c.zooKeeper.tail())
 		}
 	}
