@@ -26,6 +26,7 @@ type broker struct {
 	incumbent        incumbent // the controller, as last heard
 	ctlEpoch         cluster.ControllerEpoch
 	replicas         []*hosted
+	shards           []*shard // by partition; nil where none is led here, or groups are none
 	live             []cluster.BrokerID
 	metadata         []cluster.LeaderAndISR
 	term             *term
@@ -61,8 +62,9 @@ func (b *broker) start() {
 	b.zk = &line{from: b.node, to: b.w.store.node}
 	b.session, b.registered, b.epoch = 0, false, cluster.NoBrokerEpoch
 	b.seen, b.incumbent, b.ctlEpoch = [2]uint64{}, incumbent{id: cluster.NoBroker}, cluster.NoControllerEpoch
-	b.replicas, b.live, b.term = make([]*hosted, b.w.cfg.Partitions), nil, nil
-	b.metadata = make([]cluster.LeaderAndISR, b.w.cfg.Partitions)
+	b.replicas, b.live, b.term = make([]*hosted, b.w.cfg.partitions()), nil, nil
+	b.shards = make([]*shard, b.w.cfg.partitions())
+	b.metadata = make([]cluster.LeaderAndISR, b.w.cfg.partitions())
 	for p := range b.metadata {
 		b.metadata[p] = cluster.LeaderAndISR{Leader: cluster.NoBroker, LeaderEpoch: cluster.NoLeaderEpoch}
 	}
@@ -359,9 +361,13 @@ func (b *broker) lead(lp controller.LeaderAndISRPartition) int16 {
 		b.replicas[lp.Partition], d.held = h, h
 	}
 	if lp.State.Leader == b.id {
+		goesOn := h.State.Role() == partition.Leader
 		e, err := h.Lead(lp.State, lp.Assignment, b.w.pnow())
 		if err != nil {
 			return codeStaleController
+		}
+		if !goesOn {
+			h.since = lp.State.LeaderEpoch
 		}
 		b.w.say("b%d t-%d: leads epoch %d with ISR %v", b.id, lp.Partition, lp.State.LeaderEpoch, lp.State.ISR)
 		h.unfollow()

@@ -61,7 +61,7 @@ type loss struct {
 
 func newCheck(w *World) *check {
 	c := &check{w: w, excused: map[string]int{}}
-	for range w.cfg.Partitions {
+	for range w.cfg.partitions() {
 		c.parts = append(c.parts, &partCheck{known: map[place]written{}, leaders: map[cluster.LeaderEpoch]cluster.BrokerID{},
 			lost: map[cluster.BrokerID]loss{}})
 	}
@@ -176,6 +176,7 @@ func (c *check) hwMoved(h *hosted, from, to cluster.Offset) {
 			return
 		default:
 			pc.ledger = append(pc.ledger, rec)
+			c.w.groups.committed(h.p, rec)
 			c.held(h, o, rec)
 		}
 	}

@@ -23,7 +23,7 @@ func newClient(w *World, i int) *client {
 	c := &client{w: w, node: &node{id: 100 + i, name: "c" + string(rune('0'+i)), up: true},
 		position: make([]cluster.Offset, w.cfg.Partitions), latest: make([]cluster.Offset, w.cfg.Partitions),
 		pace: w.luck.between(20*time.Millisecond, 600*time.Millisecond)}
-	for range w.cfg.Partitions {
+	for range w.cfg.partitions() {
 		c.leaders = append(c.leaders, cluster.LeaderAndISR{Leader: cluster.NoBroker, LeaderEpoch: cluster.NoLeaderEpoch})
 	}
 	for _, b := range w.brokers {

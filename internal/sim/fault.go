@@ -79,7 +79,7 @@ func (w *World) victim(f Fault) *broker {
 		}
 		return nil
 	case AtLeader:
-		return w.broker(w.store.states[int32(f.A%w.cfg.Partitions)].Leader)
+		return w.broker(w.store.states[int32(f.A%w.cfg.partitions())].Leader)
 	}
 	return w.broker(cluster.BrokerID((f.A+len(w.brokers)-1)%len(w.brokers) + 1))
 }

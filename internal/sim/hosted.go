@@ -17,6 +17,8 @@ type hosted struct {
 
 	parked []*parkedFetch
 	writes []pendingWrite
+	since  cluster.LeaderEpoch // the epoch that the present leadership began with
+	ghosts []*shard            // of a wrong variant: shards that are gone and answer yet
 
 	// As follower: turn counts the leaderships followed, so that answers of
 	// earlier ones are known.
@@ -43,6 +45,7 @@ func (h *hosted) after(e partition.Effects) {
 	if e.HWMoved() {
 		w.check.hwMoved(h, e.HWFrom, e.HWTo)
 		h.answerWrites()
+		h.committed()
 	}
 	if e.Propose {
 		prop, _ := h.State.Pending()
@@ -84,6 +87,7 @@ func (h *hosted) afterISR() { h.answerWrites() }
 // roleChanged lets every request that waits look again.
 func (h *hosted) roleChanged() {
 	h.answerWrites()
+	h.look()
 	h.wake()
 }
 

@@ -23,4 +23,20 @@ const (
 	ReadToLEO           Variant = "read-to-leo"            // consumers read what is not committed
 	LatestIsHW          Variant = "latest-is-hw"           // LATEST is answered while HW is behind the epoch's start
 	UnknownIsFinal      Variant = "unknown-is-final"       // a write of unknown outcome is answered INVALID_UPDATE_VERSION
+
+	// Of coordinators; coordinator.Machine and what drives it.
+	ReplyWhenAppended      Variant = "reply-when-appended"      // replies do not wait for HW
+	OffsetsAtOnce          Variant = "offsets-at-once"          // offsets are told that are not committed yet
+	ShardStays             Variant = "shard-stays"              // the next leadership goes on with the machine of an earlier one
+	WaitsOutliveLeadership Variant = "waits-outlive-leadership" // replies wait on although the leadership is over
+	LoadToHW               Variant = "load-to-hw"               // the replay ends at HW
+	LoadLate               Variant = "load-late"                // the replay begins in the middle of the log
+	ServeWhileLoading      Variant = "serve-while-loading"      // requests reach the machine during the replay
+	StayAfterFailedAppend  Variant = "stay-after-failed-append" // a machine that is ahead of its log goes on
+	GenerationUnchecked    Variant = "generation-unchecked"     // commits of any generation
+	MemberUnchecked        Variant = "member-unchecked"         // commits by anybody who knows the generation
+	TombstonesPassedOver   Variant = "tombstones-passed-over"   // nothing is ever forgotten
+	SessionsForEver        Variant = "sessions-for-ever"        // a silent member stays
+	SyncOfAnyGeneration    Variant = "sync-of-any-generation"   // SyncGroup is answered with the latest assignment
+	EverybodyLeads         Variant = "everybody-leads"          // every member is told that it leads
 )

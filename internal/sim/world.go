@@ -30,6 +30,7 @@ type Config struct {
 	// Strict: a leader that restarted and lost its tail while no controller looked
 	// has to give way to a member that did not, or at least lead in a new epoch.
 	Strict  bool
+	Groups  GroupConfig
 	variant Variant
 }
 
@@ -61,6 +62,7 @@ type World struct {
 	acked       int
 	healed      bool
 	trace       func(string) // nil: nobody reads it
+	groups      *groups      // nil: there are none
 }
 
 const topicName = "t"
@@ -77,9 +79,9 @@ func newWorld(cfg Config, trace func(string)) *World {
 	for i := range cfg.Brokers {
 		id := i + 1
 		w.brokers = append(w.brokers, &broker{w: w, id: cluster.BrokerID(id),
-			node: &node{id: id, name: fmt.Sprintf("b%d", id)}, disk: make([]diskLog, cfg.Partitions)})
+			node: &node{id: id, name: fmt.Sprintf("b%d", id)}, disk: make([]diskLog, cfg.partitions())})
 	}
-	for p := range cfg.Partitions {
+	for p := range cfg.partitions() {
 		var a cluster.Assignment
 		for i := range cfg.Replicas {
 			a.Replicas = append(a.Replicas, cluster.BrokerID((p+i)%cfg.Brokers+1))
@@ -87,12 +89,14 @@ func newWorld(cfg Config, trace func(string)) *World {
 		w.assignments = append(w.assignments, a)
 	}
 	w.check = newCheck(w)
+	w.groups = newGroups(w)
 	for _, b := range w.brokers {
 		b.start()
 	}
 	for i := range cfg.Clients {
 		w.clients = append(w.clients, newClient(w, i))
 	}
+	w.groups.start()
 	for _, f := range cfg.Faults {
 		w.queue.push(f.At, func() { w.happen(f) })
 	}
@@ -128,6 +132,9 @@ func (w *World) step(until time.Duration) bool {
 	e.do()
 	w.events++
 	w.hash = mix(w.hash, uint64(e.at), e.seq, w.luck.state)
+	if w.groups != nil {
+		w.hash = mix(w.hash, w.groups.luck.state)
+	}
 	return true
 }
 
@@ -141,6 +148,7 @@ type Result struct {
 	Committed int
 	Elections int
 	Excused   map[string]int
+	Groups    GroupResult
 }
 
 // recovery is how long a healed cluster may take until all is well.
@@ -176,6 +184,9 @@ func (w *World) result() Result {
 		r.Elections += int(w.store.states[int32(p)].LeaderEpoch)
 		r.Hash = mix(r.Hash, uint64(len(pc.ledger)), uint64(w.store.states[int32(p)].ZKVersion))
 	}
+	if w.groups != nil {
+		r.Groups = w.groups.result
+	}
 	return r
 }
 
@@ -188,6 +199,7 @@ func (w *World) heal() {
 	for _, c := range w.clients {
 		c.node.up = false
 	}
+	w.groups.heal()
 	for _, b := range w.brokers {
 		b.node.paused = 0
 		if !b.node.up {
@@ -232,7 +244,7 @@ func (w *World) unwell() string {
 			}
 		}
 	}
-	return ""
+	return w.groups.unwell()
 }
 
 // settled compares all logs in the end: replicas are equal, and have what was
@@ -253,4 +265,5 @@ func (w *World) settled() {
 			}
 		}
 	}
+	w.groups.settled()
 }

@@ -1,0 +1,57 @@
+package sim
+
+import (
+	"fmt"
+	"testing"
+)
+
+// TestGroupSeeds runs 300 seeds with consumer groups; every 25th is run twice.
+func TestGroupSeeds(t *testing.T) {
+	if *groupSeedFlag != 0 {
+		if r := Run(drawGroups(*groupSeedFlag), func(s string) { t.Log(s) }); r.Violation != nil {
+			t.Fatal(r.Violation)
+		}
+		return
+	}
+	var sum tally
+	var g GroupResult
+	for seed := *fromFlag; seed < *fromFlag+uint64(*groupSeedsFlag); seed++ {
+		r := Run(drawGroups(seed), nil)
+		sum.add(r)
+		g.add(r.Groups)
+		if r.Violation != nil {
+			t.Fatalf("seed %d: %v\n%s", seed, r.Violation, story(drawGroups(seed)))
+		}
+		if seed%25 == 0 {
+			if again := Run(drawGroups(seed), func(string) {}); again.Hash != r.Hash || again.Events != r.Events {
+				t.Fatalf("seed %d: %d events with hash %x, then %d with %x", seed, r.Events, r.Hash, again.Events, again.Hash)
+			}
+		}
+	}
+	t.Log(&sum)
+	t.Log(g)
+	if n := sum.seeds; g.Loads < 5*n || g.Generations < 4*n || g.Commits < 20*n || g.Fetches < 10*n || n > 20 && (g.Expired == 0 || g.FailedAppends == 0 || g.Replaced == 0) {
+		t.Errorf("these seeds show too little: %v", g)
+	}
+}
+
+func drawGroups(seed uint64) Config {
+	c := DrawGroups(seed)
+	c.Strict = *strict
+	return c
+}
+
+func (g *GroupResult) add(o GroupResult) {
+	g.Loads += o.Loads
+	g.Generations += o.Generations
+	g.Commits += o.Commits
+	g.Fetches += o.Fetches
+	g.Replaced += o.Replaced
+	g.FailedAppends += o.FailedAppends
+	g.Expired += o.Expired
+}
+
+func (g GroupResult) String() string {
+	return fmt.Sprintf("%d loads of coordinators, %d generations, %d commits acked, %d offsets fetched, %d members started twice, %d appends refused, %d offsets expired",
+		g.Loads, g.Generations, g.Commits, g.Fetches, g.Replaced, g.FailedAppends, g.Expired)
+}
