@@ -38,6 +38,21 @@ var mutants = []struct{ name, file, was, is string }{
 	{"alter-any-leader-epoch", "controller/alter.go", "case a.LeaderEpoch < s.LeaderEpoch:", "case false:"},
 	{"alter-any-version", "controller/alter.go", "case a.Version < s.ZKVersion:", "case false:"},
 	{"alter-any-sender", "controller/alter.go", "case a.Sender != s.Leader:", "case false:"},
+	{"commit-any-generation", "coordinator/group/commits.go", "case m.Generation != c.generation:", "case false:"},
+	{"commit-while-completing", "coordinator/group/commits.go", "case c.is(completingRebalance):", "case false:"},
+	{"sync-any-generation", "coordinator/group/rebalance.go", "case m.Generation != c.generation:", "case false:"},
+	{"heartbeat-any-generation", "coordinator/group/members.go", "case m.Generation != c.generation:", "case false:"},
+	{"rebalance-unsaid", "coordinator/group/members.go", "if c.is(preparingRebalance) {\n\t\treturn protocol.ErrRebalanceInProgress", "if false {\n\t\treturn protocol.ErrRebalanceInProgress"},
+	{"instance-unfenced", "coordinator/group/join.go", "if x.id != id {\n\t\t\treturn nil, protocol.ErrFencedInstanceID", "if false {\n\t\t\treturn nil, protocol.ErrFencedInstanceID"},
+	{"generation-stays", "coordinator/group/rebalance.go", "	c.generation++\n", ""},
+	{"owners-not-written", "coordinator/group/rebalance.go", "rec := g.metaRecord(func(x *member) []byte { return given[x.id] })", "rec := g.metaRecord(func(x *member) []byte { return x.assignment })"},
+	{"late-stay", "coordinator/group/rebalance.go", "if x.join == coordinator.NoToken && x.instance == nil {\n\t\t\ts.remove(c, x)", "if false {\n\t\t\ts.remove(c, x)"},
+	{"sync-not-owed", "coordinator/group/rebalance.go", "		if x.owes {\n			s.dismiss(c, x)", "		if false {\n			s.dismiss(c, x)"},
+	{"sessions-not-woken", "coordinator/group/classic.go", "	for _, x := range c.order {\n		s.arm(&x.timer, x.session)", "	for _, x := range c.order[:0] {\n		s.arm(&x.timer, x.session)"},
+	{"generation-forgotten", "coordinator/group/classic.go", "m.protocolType, m.protocol, m.generation, m.since", "m.protocolType, m.protocol, m.generation-1, m.since"},
+	{"old-connection-kept", "coordinator/group/join.go", "	s.answerJoin(c, x, refusedJoin(x.id, protocol.ErrRebalanceInProgress))\n", ""},
+	{"replaced-unwritten", "coordinator/group/join.go", "	s.write(rec)\n	answer := c.joined(x)", "	answer := c.joined(x)"},
+	{"offset-at-once", "coordinator/group/commits.go", "	s.out.Records = records\n", "	s.out.Records = records\n	for _, r := range records {\n		_ = s.Apply(coordinator.Entry{Record: r})\n	}\n	s.out.Records = nil\n"},
 	{"bounce-unnoticed", "controller/facts.go", "case live && old.Epoch == b.Epoch:", "case live:"},
 }
 
@@ -71,8 +86,12 @@ func TestMutants(t *testing.T) {
 				t.Fatal(err)
 			}
 			write(t, overlay, list)
-			cmd := exec.Command("go", "test", "-overlay", overlay, "-count=1", "-run", "^TestSeeds$", ".", "-sim.brief",
-				"-sim.seeds", strconv.Itoa(*mutantSeeds))
+			test := "^TestSeeds$"
+			if strings.HasPrefix(m.file, "coordinator/") {
+				test = "^TestGroupSeeds$"
+			}
+			cmd := exec.Command("go", "test", "-overlay", overlay, "-count=1", "-run", test, ".", "-sim.brief",
+				"-sim.seeds", strconv.Itoa(*mutantSeeds), "-sim.groupseeds", strconv.Itoa(*mutantSeeds))
 			out, err := cmd.CombinedOutput()
 			switch found := caught.FindSubmatch(out); {
 			case found != nil:

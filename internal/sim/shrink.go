@@ -23,6 +23,11 @@ func Minimise(cfg Config, tries int) (Config, Result) {
 			func(c *Config) { c.Clients = 1 },
 			func(c *Config) { c.Partitions = 1 },
 			func(c *Config) { c.Brokers = max(3, c.Replicas) },
+			func(c *Config) { c.Groups.FailOnceIn = 0 },
+			func(c *Config) { c.Groups.Coordinators = min(c.Groups.Coordinators, 1) },
+			func(c *Config) { c.Groups.Groups = min(c.Groups.Groups, 1) },
+			func(c *Config) { c.Groups.Members = min(c.Groups.Members, 2) },
+			func(c *Config) { c.Groups.Parts = min(c.Groups.Parts, 2) },
 		} {
 			better = s.try(func(c *Config) { simpler(c) }) || better
 		}
@@ -58,7 +63,7 @@ func (s *shrinker) try(change func(*Config)) bool {
 
 func same(a, b Config) bool {
 	return a.LoseOnceIn == b.LoseOnceIn && a.HoldOnceIn == b.HoldOnceIn && a.FlipOnceIn == b.FlipOnceIn && a.Clients == b.Clients && a.Partitions == b.Partitions &&
-		a.Brokers == b.Brokers && a.Faulty == b.Faulty && slices.Equal(a.Faults, b.Faults)
+		a.Brokers == b.Brokers && a.Faulty == b.Faulty && a.Groups == b.Groups && slices.Equal(a.Faults, b.Faults)
 }
 
 // shorten ends the faults and the load at the violation, or earlier.
