@@ -36,6 +36,14 @@ import (
 	"github.com/rs/zerolog"
 )
 
+// What the metric BrokerState says, as Kafka numbers it.
+const (
+	starting                  = 1
+	running                   = 3
+	pendingControlledShutdown = 6
+	shuttingDown              = 7
+)
+
 // Options of a broker.
 type Options struct {
 	Config *config.Broker
@@ -51,6 +59,7 @@ type Broker struct {
 	static   *config.Broker
 	id       cluster.BrokerID
 	epoch    atomic.Int64
+	state    atomic.Int32
 	store    zkmeta.Store
 	logs     *logstore.Store
 	waits    *delay.Timer
@@ -89,6 +98,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 		o.FS = vfs.OS
 	}
 	b := &Broker{o: o, static: o.Config, metrics: &metric.Registry{}, cache: metadata.New(), fatal: make(chan error, 1)}
+	b.state.Store(starting)
 	if err := b.start(ctx); err != nil {
 		b.Stop()
 		return nil, err
@@ -106,6 +116,7 @@ func (b *Broker) start(ctx context.Context) error {
 		}
 	}
 	b.server.Start()
+	b.state.Store(running)
 	return nil
 }
 
@@ -406,9 +417,11 @@ func (b *Broker) stop() error {
 	b.closeConsole()
 	if b.loop.Load() != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), b.shutdownTimeout())
+		b.state.Store(pendingControlledShutdown)
 		b.controlledShutdown(ctx)
 		cancel()
 	}
+	b.state.Store(shuttingDown)
 	if l := b.loop.Load(); l != nil {
 		l.Close()
 	}

@@ -184,12 +184,40 @@ func (x *coordinators) close() {
 	x.groups.Close()
 }
 
+// counts are those of all groups here.
+func (x *coordinators) counts() (c group.Counts) {
+	x.groups.View(func(_ int32, m coordinator.Machine) { m.(*group.Shard).Add(&c) })
+	return c
+}
+
+// groupGauges shows how many groups and offsets there are, as Kafka's two group
+// coordinators name them.
+func (x *coordinators) groupGauges(gauge func(group, typ, name, tags string, f func() float64)) {
+	const typ = "GroupMetadataManager"
+	gauge("kafka.coordinator.group", typ, "NumOffsets", "", func() float64 { return float64(x.counts().Offsets) })
+	gauge("kafka.coordinator.group", typ, "NumGroups", "", func() float64 {
+		n := 0
+		for _, k := range x.counts().Classic {
+			n += k
+		}
+		return float64(n)
+	})
+	for _, state := range []string{"PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty"} {
+		gauge("kafka.coordinator.group", typ, "NumGroups"+state, "", func() float64 { return float64(x.counts().Classic[state]) })
+	}
+	for _, state := range []string{"Empty", "Assigning", "Reconciling", "Stable", "Dead"} {
+		gauge("kafka.server", "group-coordinator-metrics", "consumer-group-count", "state="+strings.ToLower(state),
+			func() float64 { return float64(x.counts().Consumer[state]) })
+	}
+}
+
 // gauges makes the coordinators' metrics visible.
 func (x *coordinators) gauges() {
 	gauge := func(group, typ, name, tags string, f func() float64) {
 		x.b.metrics.Gauge(metric.Name{Group: group, Type: typ, Name: name, Tags: tags}, f)
 	}
 	const typ = "group-coordinator-metrics"
+	x.groupGauges(gauge)
 	millis := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 	gauge("kafka.server", typ, "partition-load-time-max", "", func() float64 { _, _, most := x.loads.Values(); return millis(most) })
 	gauge("kafka.server", typ, "partition-load-time-avg", "", func() float64 {

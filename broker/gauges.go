@@ -33,6 +33,14 @@ func (b *Broker) registerGauges() {
 	isr := b.host.Load().ISRCounts()
 	count("ReplicaManager", "IsrShrinksPerSec", isr.Shrinks.Load)
 	count("ReplicaManager", "IsrExpandsPerSec", isr.Expands.Load)
+	count("ReplicaManager", "FailedIsrUpdatesPerSec", b.replication.isr.Failed)
+	gauge("kafka.server", "KafkaServer", "BrokerState", func() float64 { return float64(b.state.Load()) })
+	b.metrics.CounterFunc(metric.Name{Group: "kafka.controller", Type: "ControllerStats", Name: "UncleanLeaderElectionsPerSec"}, func() int64 {
+		if l := b.loop.Load(); l != nil {
+			return l.UncleanElections()
+		}
+		return 0
+	})
 	count("FetchSessionCache", "IncrementalFetchSessionEvictionsPerSec", func() int64 { _, _, n := b.sessions.Counts(); return n })
 	b.coordinators.gauges()
 	b.metrics.Source(func(add func(metric.Reading)) { addReplicas(b.host.Load().Replicas(), add) })

@@ -143,7 +143,7 @@ func (im *Image) elect(p *partition) verdict {
 	if len(outside) > 0 {
 		switch unclean := p.topic.unclean; {
 		case unclean == yes || p.wish == UncleanElection:
-			v := im.write(p, outside[0], outside[:1:1], "unclean election")
+			v := im.write(p, outside[0], outside[:1:1], WhyUnclean)
 			v.state.Recovery = cluster.Recovering
 			v.state.History = im.record(p, v.state.ISR, true)
 			v.state.History.Left = nil // whatever they had that this one has not is lost

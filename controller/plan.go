@@ -47,6 +47,9 @@ const (
 // TopicOnly is the Partition of a Write about a whole topic.
 const TopicOnly = -1
 
+// WhyUnclean is the reason of a Write that elects a replica from outside the ISR.
+const WhyUnclean = "unclean election"
+
 // Write is one conditional change of ZooKeeper.
 type Write struct {
 	Kind      WriteKind

@@ -112,7 +112,8 @@ type Loop struct {
 	inbox   inbox
 
 	// What others may look at: the term, while there is one.
-	active atomic.Pointer[Status]
+	active  atomic.Pointer[Status]
+	unclean atomic.Int64 // unclean elections, over all terms
 
 	// The decision goroutine's own.
 	term     *term // nil: not the controller
@@ -316,4 +317,15 @@ func (l *Loop) wakeLater() {
 	l.waking = true
 	l.backoff = min(max(2*l.backoff, retryBackoff), maxBackoff)
 	l.opts.Clock.AfterFunc(l.backoff, func() { l.inbox.put(wake{}) })
+}
+
+// UncleanElections counts leaders elected from outside their ISR, over all terms.
+func (l *Loop) UncleanElections() int64 { return l.unclean.Load() }
+
+func (l *Loop) countUnclean(writes []controller.Write, results []controller.Result) {
+	for i, r := range results {
+		if r.Accepted && writes[i].Why == controller.WhyUnclean {
+			l.unclean.Add(1)
+		}
+	}
 }

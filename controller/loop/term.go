@@ -105,6 +105,7 @@ func (t *term) round() (progress, error) {
 		writes = writes[n:]
 		results, err := t.write(part.Writes)
 		t.im.Settle(part, results)
+		t.l.countUnclean(part.Writes, results)
 		if err != nil {
 			t.im.Postpone(writes)
 			return outcome, err

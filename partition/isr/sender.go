@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kbroker/kbroker/cluster"
@@ -45,9 +46,14 @@ type Sender struct {
 	done   chan struct{}
 	ready  chan struct{}
 
+	failed atomic.Int64
+
 	mu      sync.Mutex
 	waiting map[cluster.TopicPartition]*replica.Replica // guarded by mu
 }
+
+// Failed counts changes that were not made, of attempts as they are.
+func (s *Sender) Failed() int64 { return s.failed.Load() }
 
 // Start starts a Sender.
 func Start(o Options) *Sender {
@@ -95,6 +101,7 @@ func (s *Sender) run() {
 			if s.ctx.Err() != nil {
 				return
 			}
+			s.failed.Add(int64(len(list)))
 			if !failing {
 				failing = true
 				s.o.Logger.Warn().Err(err).Int("partitions", len(list)).Msg("the controller did not settle ISR changes, will ask again")
@@ -246,6 +253,9 @@ func (s *Sender) settle(a asked, r *kmsg.AlterPartitionResponseTopicPartition) e
 		protocol.ErrUnknownTopicID, protocol.ErrInvalidRequest, protocol.ErrNewLeaderElected:
 	default:
 		return code
+	}
+	if code != 0 {
+		s.failed.Add(1)
 	}
 	switch {
 	case o == partition.Reverted: // as each follower of a leaver gets
