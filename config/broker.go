@@ -296,10 +296,11 @@ func WithDefaults(v Values) Option { return func(b *Broker) { b.defaults = v } }
 // localhost:9092 only, keeps its data in dir, and has an id.
 func Standalone(dir string) Values {
 	return Values{
-		"broker.id":                        "0",
-		"listeners":                        "PLAINTEXT://localhost:9092",
-		"log.dirs":                         dir,
-		"group.initial.rebalance.delay.ms": "0",
+		"broker.id":                             "0",
+		"listeners":                             "PLAINTEXT://localhost:9092",
+		"log.dirs":                              dir,
+		"group.initial.rebalance.delay.ms":      "0",
+		"group.coordinator.rebalance.protocols": "classic,consumer",
 	}
 }
 

@@ -66,8 +66,8 @@ nobody knows, get one warning at the start; `+"`--strict-config`"+` makes them e
   `+"`listener.name.LISTENER.plain.sasl.jaas.config`"+`.
 - Without zookeeper.connect the metadata is in a store of kbroker's own, beside the data, and internal topics have one
   replica by default.
-- Without a file kbroker starts with broker.id=0, listeners=PLAINTEXT://localhost:9092, a data directory of its own and
-  group.initial.rebalance.delay.ms=0.
+- Without a file kbroker starts with broker.id=0, listeners=PLAINTEXT://localhost:9092, a data directory of its own,
+  group.initial.rebalance.delay.ms=0 and group.coordinator.rebalance.protocols=classic,consumer.
 - process.roles, controller.listener.names, controller.quorum.voters, controller.quorum.bootstrap.servers and
   zookeeper.metadata.migration.enable make a KRaft node; kbroker refuses to start with them.
 
