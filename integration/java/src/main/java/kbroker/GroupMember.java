@@ -95,8 +95,10 @@ final class GroupMember implements ConsumerRebalanceListener, AutoCloseable {
 
     @Override
     public void onPartitionsLost(Collection<TopicPartition> partitions) {
+        // The 3.9 client may lose under the consumer protocol what it had not told of yet.
         events.add("lost" + names(partitions));
-        taken(partitions);
+        owned.removeAll(names(partitions));
+        next.keySet().removeAll(partitions);
     }
 
     private void taken(Collection<TopicPartition> partitions) {
