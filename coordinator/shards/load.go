@@ -59,7 +59,11 @@ func (s *shard) load() {
 	if f := s.set.o.LoadTime; f != nil {
 		f(took)
 	}
-	s.log().Info().Int64("records", l.records).Int64("bytes", l.bytes).Dur("read", time.Since(start)).Dur("since_election", took).
+	level := zerolog.InfoLevel
+	if l.records == 0 { // as most of them are in a new cluster
+		level = zerolog.DebugLevel
+	}
+	s.log().WithLevel(level).Int64("records", l.records).Int64("bytes", l.bytes).Dur("read", time.Since(start)).Dur("since_election", took).
 		Msg("coordinator's partition loaded")
 	s.activate(end)
 }
