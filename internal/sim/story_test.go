@@ -37,6 +37,18 @@ func TestStories(t *testing.T) {
 					c.MinISR = number(t, d, a)
 				case "clients":
 					c.Clients = number(t, d, a)
+				case "groups":
+					c.Groups = GroupConfig{Coordinators: 1, Groups: number(t, d, a), Members: 1, Parts: 2, Retention: time.Hour}
+				case "members":
+					c.Groups.Members = number(t, d, a)
+				case "read":
+					c.Groups.Parts = number(t, d, a)
+				case "mishap-once-in":
+					c.Groups.MishapOnceIn = number(t, d, a)
+				case "fail-once-in":
+					c.Groups.FailOnceIn = number(t, d, a)
+				case "retention":
+					c.Groups.Retention = span(t, d, a.Vals[0])
 				case "seed":
 					c.Seed = uint64(number(t, d, a))
 				case "fetch-limit":
