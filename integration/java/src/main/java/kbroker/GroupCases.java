@@ -329,7 +329,11 @@ final class GroupCases {
                 want.add(topic + "-" + p + "/0");
             }
         }
-        Check.equal("records", got, want);
+        StringBuilder heard = new StringBuilder();
+        for (GroupMember m : members) {
+            heard.append(' ').append(m.events);
+        }
+        Check.equal("records, by members who heard" + heard, got, want);
         for (String topic : topics) {
             long n = filled[0];
             Check.equal("committed", members[0].committed(topic, 3), Map.of(0, n, 1, n, 2, n));

@@ -39,7 +39,7 @@ final class GroupMember implements ConsumerRebalanceListener, AutoCloseable {
         config.put("metadata.max.age.ms", "1000");
         config.put("retry.backoff.ms", "50");
         if (classic) {
-            config.put("session.timeout.ms", "6000");
+            config.put("session.timeout.ms", "20000"); // a busy machine may be silent for seconds
             config.put("heartbeat.interval.ms", "200");
         } else {
             config.put("group.protocol", "consumer");
