@@ -20,6 +20,7 @@ type GroupConfig struct {
 	MishapOnceIn int
 	FailOnceIn   int // appends of a coordinator that the disk refuses; 0: none
 	Retention    time.Duration
+	Consumer     bool // members speak the consumer protocol, all of them
 }
 
 // partitions is how many there are, those of coordinators included.
@@ -45,6 +46,7 @@ type groups struct {
 	members []*member
 	wellAt  time.Duration // when the cluster was first seen well after it was healed
 	calmAt  time.Duration // when the last member that died, or is busy, is back
+	ids     int           // of members of the consumer protocol, the last
 	result  GroupResult
 }
 
@@ -94,7 +96,8 @@ func (g *groups) clock() time.Time { return time.UnixMilli(1_000_000_000).Add(g.
 func (g *groups) config() group.Config {
 	return group.Config{MinSessionTimeout: time.Second, MaxSessionTimeout: time.Minute, InitialRebalanceDelay: 500 * time.Millisecond,
 		MaxSize: 100, MaxOffsetMetadata: 4096, OffsetsRetention: g.w.cfg.Groups.Retention, RetentionCheckInterval: 2 * time.Second,
-		MaxMessageBytes: 1 << 20}
+		MaxMessageBytes: 1 << 20, Consumer: group.ConsumerConfig{SessionTimeout: groupSession, HeartbeatInterval: time.Second, MaxSize: 100,
+			Assignors: []string{"uniform", "range"}}}
 }
 
 // coordinator is the partition that a group's coordinator leads.

@@ -35,6 +35,40 @@ func TestGroupSeeds(t *testing.T) {
 	}
 }
 
+// TestConsumerSeeds is TestGroupSeeds with members of the consumer protocol.
+func TestConsumerSeeds(t *testing.T) {
+	if *consumerSeedFlag != 0 {
+		if r := Run(drawConsumers(*consumerSeedFlag), func(s string) { t.Log(s) }); r.Violation != nil {
+			t.Fatal(r.Violation)
+		}
+		return
+	}
+	var sum tally
+	var g GroupResult
+	for seed := *fromFlag; seed < *fromFlag+uint64(*groupSeedsFlag)/3; seed++ {
+		r := Run(drawConsumers(seed), nil)
+		sum.add(r)
+		g.add(r.Groups)
+		if r.Violation != nil {
+			t.Fatalf("seed %d: %v\n%s", seed, r.Violation, story(drawConsumers(seed)))
+		}
+	}
+	if again := Run(drawConsumers(*fromFlag), func(string) {}); again.Hash != Run(drawConsumers(*fromFlag), nil).Hash {
+		t.Fatalf("seed %d does not repeat", *fromFlag)
+	}
+	t.Log(&sum)
+	t.Log(g)
+	if n := sum.seeds; g.Loads < 5*n || g.Commits < 10*n || g.Fetches < 10*n {
+		t.Errorf("these seeds show too little: %v", g)
+	}
+}
+
+func drawConsumers(seed uint64) Config {
+	c := DrawConsumers(seed)
+	c.Strict = *strict
+	return c
+}
+
 func drawGroups(seed uint64) Config {
 	c := DrawGroups(seed)
 	c.Strict = *strict

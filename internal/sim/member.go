@@ -80,6 +80,8 @@ func (m *member) step() {
 		m.commit()
 		m.later(200*time.Millisecond, time.Second)
 	case m.mishap():
+	case m.phase == joining && m.g.w.cfg.Groups.Consumer:
+		m.beat()
 	case m.phase == joining:
 		m.join()
 	case m.phase == syncing:
@@ -90,7 +92,7 @@ func (m *member) step() {
 		if m.g.luck.once(2) {
 			m.commit()
 		}
-		m.heartbeat()
+		m.beat()
 	}
 }
 
@@ -104,7 +106,7 @@ func (m *member) mishap() bool {
 	case n < 4:
 		m.commit()
 		m.die()
-	case n < 5 && m.instance != nil:
+	case n < 5 && m.instance != nil && !g.w.cfg.Groups.Consumer:
 		g.w.say("%s is started a second time", m.node.name)
 		g.result.Replaced++
 		m.commit()
@@ -297,13 +299,21 @@ func (m *member) fetch() {
 	m.position = map[int32]int64{}
 	q := kmsg.NewPtrOffsetFetchRequest()
 	q.Version = 9
-	q.Groups = []kmsg.OffsetFetchRequestGroup{{Group: m.group, Topics: []kmsg.OffsetFetchRequestGroupTopic{{Topic: groupTopic, Partitions: m.parts}}}}
+	q.Groups = []kmsg.OffsetFetchRequestGroup{{Group: m.group, MemberEpoch: -1, Topics: []kmsg.OffsetFetchRequestGroupTopic{{Topic: groupTopic, Partitions: slices.Clone(m.parts)}}}}
+	if m.g.w.cfg.Groups.Consumer {
+		q.Groups[0].MemberID, q.Groups[0].MemberEpoch = &m.id, m.generation
+	}
 	m.ask(m.lines, q, 2*time.Second, func(response any, err error) {
 		if err != nil {
-			m.heartbeat() // in time, if the offsets take long
+			m.beat() // in time, if the offsets take long
 			return
 		}
-		for _, t := range response.(*kmsg.OffsetFetchResponse).Groups[0].Topics {
+		a := response.(*kmsg.OffsetFetchResponse).Groups[0]
+		if a.ErrorCode != 0 {
+			m.beat() // it is in another epoch by now
+			return
+		}
+		for _, t := range a.Topics {
 			for _, p := range t.Partitions {
 				m.position[p.Partition] = p.Offset
 			}
@@ -366,12 +376,17 @@ func (m *member) leave() {
 	q.Version, q.Group = 5, m.group
 	q.Members = []kmsg.LeaveGroupRequestMember{{MemberID: m.id, InstanceID: m.instance}}
 	m.g.w.say("%s leaves", m.node.name)
-	m.id, m.phase, m.parts = "", joining, nil
-	m.ask(m.lines, q, 2*time.Second, func(any, error) {
+	back := func(any, error) {
 		away := m.g.luck.between(0, 6*time.Second)
 		m.g.calmAt = max(m.g.calmAt, m.g.w.now+away)
 		m.g.w.after(m.node, away, m.step)
-	})
+	}
+	if m.g.w.cfg.Groups.Consumer {
+		m.quit(back)
+	} else {
+		m.ask(m.lines, q, 2*time.Second, back)
+	}
+	m.id, m.phase, m.parts = "", joining, nil
 }
 
 // unwell says which group is not as it has to be some time after everything was

@@ -9,14 +9,15 @@ import (
 )
 
 var (
-	seedFlag       = flag.Uint64("sim.seed", 0, "run only this seed, and print what happens")
-	groupSeedFlag  = flag.Uint64("sim.groupseed", 0, "run only this seed with groups, and print what happens")
-	groupSeedsFlag = flag.Int("sim.groupseeds", 300, "how many seeds TestGroupSeeds runs")
-	fromFlag       = flag.Uint64("sim.from", 1, "the first seed")
-	seedsFlag      = flag.Int("sim.seeds", 2000, "how many seeds TestSeeds runs")
-	forFlag        = flag.Duration("sim.for", 0, "how long TestLong runs; it starts at -sim.from")
-	strict         = flag.Bool("sim.strict", true, "a leader that restarted and lost its tail while no controller looked may not lead on in its epoch")
-	briefly        = flag.Bool("sim.brief", false, "a failing seed is named, and not minimised")
+	seedFlag         = flag.Uint64("sim.seed", 0, "run only this seed, and print what happens")
+	groupSeedFlag    = flag.Uint64("sim.groupseed", 0, "run only this seed with groups, and print what happens")
+	consumerSeedFlag = flag.Uint64("sim.consumerseed", 0, "run only this seed with groups of the consumer protocol, and print what happens")
+	groupSeedsFlag   = flag.Int("sim.groupseeds", 300, "how many seeds TestGroupSeeds runs")
+	fromFlag         = flag.Uint64("sim.from", 1, "the first seed")
+	seedsFlag        = flag.Int("sim.seeds", 2000, "how many seeds TestSeeds runs")
+	forFlag          = flag.Duration("sim.for", 0, "how long TestLong runs; it starts at -sim.from")
+	strict           = flag.Bool("sim.strict", true, "a leader that restarted and lost its tail while no controller looked may not lead on in its epoch")
+	briefly          = flag.Bool("sim.brief", false, "a failing seed is named, and not minimised")
 )
 
 func draw(seed uint64) Config {

@@ -27,6 +27,7 @@ type groupTruth struct {
 	given      map[string]string           // assignment by "generation member"
 	owners     map[string]string           // member by "generation partition"
 	offsets    map[int32][]committedOffset // by partition, in order
+	has        map[string]has              // of the consumer protocol, by member
 }
 
 // committedOffset is an offset that was in force from a length of the log on; -1
@@ -48,7 +49,7 @@ func newTruth(g *groups, p int32) *truth {
 
 func (t *truth) group(name string) *groupTruth {
 	if t.groups[name] == nil {
-		t.groups[name] = &groupTruth{offsets: map[int32][]committedOffset{}}
+		t.groups[name] = &groupTruth{offsets: map[int32][]committedOffset{}, has: map[string]has{}}
 		t.groups[name].restart()
 	}
 	return t.groups[name]
@@ -76,8 +77,15 @@ func (t *truth) committed(b batch) {
 			var k kmsg.GroupMetadataKey
 			_ = k.ReadFrom(rec.Key)
 			t.metadata(k.Group, rec.Value)
+		case 3:
+			if rec.Value != nil {
+				t.group(string(rec.Key[4:])).generation = int32(binary.BigEndian.Uint32(rec.Value[2:]))
+			}
+		case 8:
+			t.current(rec.Key, rec.Value)
 		}
 	}
+	t.apart()
 }
 
 // offset: a commit is of the current generation, by one of its members.
@@ -100,9 +108,16 @@ func (t *truth) offset(group string, p int32, value []byte) {
 	if _, err := fmt.Sscanf(v.Metadata, "%s %d", &who, &generation); err != nil {
 		t.fail("TypeOk", "commit of %s with %q", group, v.Metadata)
 	}
+	is := g.generation
+	if t.g.w.cfg.Groups.Consumer {
+		is = generation // the member's own epoch counts
+		if h, ok := g.has[who]; ok {
+			is = h.epoch
+		}
+	}
 	switch {
-	case generation != g.generation:
-		t.fail("CommitOfCurrentGeneration", "%s of generation %d has committed %s-%d in generation %d", who, generation, group, p, g.generation)
+	case generation != is:
+		t.fail("CommitOfCurrentGeneration", "%s of generation %d has committed %s-%d in generation %d", who, generation, group, p, is)
 	case !g.members[who]:
 		t.fail("CommitByMember", "%s has committed %s-%d and is no member of generation %d", who, group, p, generation)
 	}
@@ -177,6 +192,8 @@ func (t *truth) answered(s *shard, r told) {
 		if a.Topics[0].Partitions[0].ErrorCode == 0 && !t.commits[*p.Metadata] {
 			t.fail("AckedCommitIsCommitted", "b%d has acked %q, which is not committed", s.h.b.id, *p.Metadata)
 		}
+	case *kmsg.ConsumerGroupHeartbeatResponse:
+		t.beaten(r.to.q.Msg.(*kmsg.ConsumerGroupHeartbeatRequest), a)
 	case *kmsg.OffsetFetchResponse:
 		t.fetched(s, r.to, a)
 	}
@@ -274,6 +291,10 @@ func (b batch) String() string {
 				out = append(out, k.Group+" forgotten")
 			} else if v.ReadFrom(rec.Value) == nil {
 				out = append(out, fmt.Sprintf("%s generation %d with %d members", k.Group, v.Generation, len(v.Members)))
+			}
+		default:
+			if is := showConsumer(rec.Key, rec.Value); is != "" {
+				out = append(out, is)
 			}
 		}
 	}

@@ -14,6 +14,9 @@ import (
 // newMachine is an empty machine of a coordinator's partition.
 func (g *groups) newMachine() machine {
 	s := group.New(g.config(), g.luck.next())
+	if g.w.cfg.Groups.Consumer {
+		s.Handle(g.clock(), coordinator.Request{Msg: group.MetadataChanged{Topics: g.topics()}, ReadOnly: true})
+	}
 	switch g.w.cfg.variant {
 	case GenerationUnchecked, MemberUnchecked, TombstonesPassedOver, SessionsForEver, SyncOfAnyGeneration, EverybodyLeads:
 		return &wrong{Shard: s, variant: g.w.cfg.variant, groups: map[string]*kmsg.GroupMetadataValue{}}
