@@ -53,6 +53,12 @@ var mutants = []struct{ name, file, was, is string }{
 	{"old-connection-kept", "coordinator/group/join.go", "	s.answerJoin(c, x, refusedJoin(x.id, protocol.ErrRebalanceInProgress))\n", ""},
 	{"replaced-unwritten", "coordinator/group/join.go", "	s.write(rec)\n	answer := c.joined(x)", "	answer := c.joined(x)"},
 	{"offset-at-once", "coordinator/group/commits.go", "	s.out.Records = records\n", "	s.out.Records = records\n	for _, r := range records {\n		_ = s.Apply(coordinator.Entry{Record: r})\n	}\n	s.out.Records = nil\n"},
+	{"consumer-commit-any-epoch", "coordinator/group/consumer_leave.go", "case epoch == m.epoch:", "case epoch <= m.epoch:"},
+	{"given-before-free", "coordinator/group/consumer_reconcile.go", "return !taken(id, p)", "return true || !taken(id, p)"},
+	{"freed-before-given-up", "coordinator/group/consumer_reconcile.go", "if holds(owned, m.revoking) {", "if false {"},
+	{"revoked-unasked", "coordinator/group/consumer_reconcile.go", "len(surplus) > 0 && holds(owned, surplus)", "false"},
+	{"consumer-session-not-kept", "coordinator/group/consumer_heartbeat.go", "	s.arm(&l.session, s.config.Consumer.SessionTimeout)\n", "	if !l.session.armed() {\n		s.arm(&l.session, s.config.Consumer.SessionTimeout)\n	}\n"},
+	{"revoke-for-ever", "coordinator/group/consumer_heartbeat.go", "		s.armRevoke(l, reached)\n", "		s.armRevoke(l, reached)\n		s.disarm(&l.revoke)\n"},
 	{"bounce-unnoticed", "controller/facts.go", "case live && old.Epoch == b.Epoch:", "case live:"},
 }
 
@@ -89,6 +95,9 @@ func TestMutants(t *testing.T) {
 			test := "^TestSeeds$"
 			if strings.HasPrefix(m.file, "coordinator/") {
 				test = "^TestGroupSeeds$"
+			}
+			if strings.HasPrefix(m.file, "coordinator/group/consumer_") {
+				test = "^TestConsumerSeeds$"
 			}
 			cmd := exec.Command("go", "test", "-overlay", overlay, "-count=1", "-run", test, ".", "-sim.brief",
 				"-sim.seeds", strconv.Itoa(*mutantSeeds), "-sim.groupseeds", strconv.Itoa(*mutantSeeds))

@@ -108,11 +108,11 @@ func (t *truth) offset(group string, p int32, value []byte) {
 	if _, err := fmt.Sscanf(v.Metadata, "%s %d", &who, &generation); err != nil {
 		t.fail("TypeOk", "commit of %s with %q", group, v.Metadata)
 	}
-	is := g.generation
+	is, parts := g.generation, assigned([]byte(g.given[fmt.Sprint(generation, " ", who)]))
 	if t.g.w.cfg.Groups.Consumer {
 		is = generation // the member's own epoch counts
 		if h, ok := g.has[who]; ok {
-			is = h.epoch
+			is, parts = h.epoch, append(slices.Clone(h.assigned), h.revoking...)
 		}
 	}
 	switch {
@@ -120,6 +120,8 @@ func (t *truth) offset(group string, p int32, value []byte) {
 		t.fail("CommitOfCurrentGeneration", "%s of generation %d has committed %s-%d in generation %d", who, generation, group, p, is)
 	case !g.members[who]:
 		t.fail("CommitByMember", "%s has committed %s-%d and is no member of generation %d", who, group, p, generation)
+	case !slices.Contains(parts, p):
+		t.fail("CommitByOwner", "%s has committed %s-%d and holds %v in generation %d", who, group, p, parts, generation)
 	}
 }
 
