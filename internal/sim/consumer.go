@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -144,12 +145,12 @@ type has struct {
 
 // apart: no two members hold one partition, revoked or not.
 func (t *truth) apart() {
-	for name, g := range t.groups {
-		owner := map[int32]string{}
-		for id, is := range g.has {
-			for _, p := range append(slices.Clone(is.assigned), is.revoking...) {
+	for _, name := range slices.Sorted(maps.Keys(t.groups)) {
+		g, owner := t.groups[name], map[int32]string{}
+		for _, id := range slices.Sorted(maps.Keys(g.has)) {
+			for _, p := range append(slices.Clone(g.has[id].assigned), g.has[id].revoking...) {
 				if owner[p] != "" {
-					t.fail("OneOwner", "%s and %s hold %s-%d", min(owner[p], id), max(owner[p], id), name, p)
+					t.fail("OneOwner", "%s and %s hold %s-%d", owner[p], id, name, p)
 				}
 				owner[p] = id
 			}

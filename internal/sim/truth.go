@@ -85,7 +85,9 @@ func (t *truth) committed(b batch) {
 			t.current(rec.Key, rec.Value)
 		}
 	}
-	t.apart()
+	if t.g.w.cfg.Groups.Consumer {
+		t.apart()
+	}
 }
 
 // offset: a commit is of the current generation, by one of its members.
