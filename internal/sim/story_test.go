@@ -41,6 +41,8 @@ func TestStories(t *testing.T) {
 					c.Groups = GroupConfig{Coordinators: 1, Groups: number(t, d, a), Members: 1, Parts: 2, Retention: time.Hour}
 				case "members":
 					c.Groups.Members = number(t, d, a)
+				case "consumer":
+					c.Groups.Consumer = true
 				case "read":
 					c.Groups.Parts = number(t, d, a)
 				case "mishap-once-in":

@@ -24,7 +24,7 @@ var variants = []struct {
 	{WritesOutliveRole, "AckImpliesCommitted", 8},
 	{AckBeforeHW, "AckImpliesCommitted", 1},
 	{SettledAtOnce, "StrongIsr", 1},
-	{HWBelowMinISR, "HwBelowMinISR", 1},
+	{HWBelowMinISR, "HwBelowMinISR", 2},
 	{UnguardedWrites, "SingleController", 84},
 	{WriteWithoutVersion, "EpochMonotone", 217},
 	{ReadToLEO, "NoReadAboveHw", 1},
