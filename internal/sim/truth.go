@@ -49,15 +49,16 @@ func newTruth(g *groups, p int32) *truth {
 
 func (t *truth) group(name string) *groupTruth {
 	if t.groups[name] == nil {
-		t.groups[name] = &groupTruth{offsets: map[int32][]committedOffset{}, has: map[string]has{}}
+		t.groups[name] = &groupTruth{given: map[string]string{}, offsets: map[int32][]committedOffset{}, has: map[string]has{}}
 		t.groups[name].restart()
 	}
 	return t.groups[name]
 }
 
-// restart: the group's generations begin anew.
+// restart: the group's generations begin anew. What members were given stays, by
+// their ids: HW may pass a generation and its end at once, and answers follow.
 func (g *groupTruth) restart() {
-	g.generation, g.members, g.given, g.owners = 0, map[string]bool{}, map[string]string{}, map[string]string{}
+	g.generation, g.members, g.owners = 0, map[string]bool{}, map[string]string{}
 }
 
 func (t *truth) fail(invariant, format string, args ...any) {
