@@ -243,22 +243,35 @@ func (b *Broker) openLogs(context.Context) error {
 	return nil
 }
 
-// hasTopics reports whether the cluster has any.
-func (b *Broker) hasTopics(ctx context.Context) (bool, error) {
+// existing reports whether the cluster has topics, and how many partitions of
+// __consumer_offsets there are.
+func (b *Broker) existing(ctx context.Context) (topics bool, groupPartitions int, err error) {
 	s, err := b.store.Wait(ctx)
 	if err != nil {
-		return false, err
+		return false, 0, err
 	}
 	names, _, err := s.Children(ctx, zkmeta.TopicsPath, false)
 	if errors.Is(err, zkmeta.ErrNoNode) {
-		return false, nil
+		return false, 0, nil
 	}
-	return len(names) > 0, err
+	if err != nil {
+		return false, 0, err
+	}
+	if slices.Contains(names, cluster.GroupMetadataTopic) {
+		list, err := zkmeta.ReadTopicsNamed(ctx, s, []string{cluster.GroupMetadataTopic}, false)
+		if err != nil {
+			return false, 0, err
+		}
+		for _, t := range list { // one that cannot be read is the controller's to report
+			groupPartitions = len(t.Assignment.Partitions)
+		}
+	}
+	return len(names) > 0, groupPartitions, nil
 }
 
 // listen opens the listeners; nothing is accepted yet.
 func (b *Broker) listen(ctx context.Context) error {
-	hasTopics, err := b.hasTopics(ctx)
+	hasTopics, groupPartitions, err := b.existing(ctx)
 	if err != nil {
 		return err
 	}
@@ -269,7 +282,7 @@ func (b *Broker) listen(ctx context.Context) error {
 	handlers := api.New(api.Options{
 		Self: b.id, ClusterID: b.clusterID, BrokerEpoch: func() cluster.BrokerEpoch { return cluster.BrokerEpoch(b.epoch.Load()) },
 		Configs: b.configs, Replicas: b.host.Load(), Logs: b.logs, Metadata: b.cache,
-		Sessions: b.sessions, HasTopics: hasTopics,
+		Sessions: b.sessions, HasTopics: hasTopics, GroupPartitions: groupPartitions,
 		Waits: b.waits, Topics: topics.New(topics.Options{Store: b.store, Config: b.configs.Broker, Nodes: b.nodes}),
 		ProducerIDs: producerids.New(b.allocateProducerIDs),
 		AllKbrokers: func() bool { return b.keeper.allKbrokers.Load() }, Store: b.store,

@@ -77,7 +77,7 @@ func groupConfig(c *config.Broker, topic config.Log) group.Config {
 		InitialRebalanceDelay: c.GroupInitialRebalanceDelay, MaxSize: int(c.GroupMaxSize),
 		MaxOffsetMetadata: int(c.OffsetMetadataMaxBytes),
 		OffsetsRetention:  time.Duration(c.OffsetsRetentionMinutes) * time.Minute, RetentionCheckInterval: c.OffsetsRetentionCheck,
-		MaxMessageBytes: int(topic.MaxMessageBytes),
+		MaxMessageBytes: int(min(topic.MaxMessageBytes, topic.SegmentBytes)),
 		Consumer: group.ConsumerConfig{
 			SessionTimeout: c.ConsumerGroupSessionTimeout, HeartbeatInterval: c.ConsumerGroupHeartbeat, MaxSize: int(c.ConsumerGroupMaxSize),
 			Assignors: assignors(c.ConsumerGroupAssignors), Migration: migrationPolicy(c),

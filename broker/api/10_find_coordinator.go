@@ -81,7 +81,11 @@ func (c *Call) coordinator(kind int8, key string) (cluster.BrokerID, *node, erro
 		}
 		return 0, nil, protocol.ErrCoordinatorNotAvailable
 	}
-	leader, _, n, ok := c.currentLeader(topic, coordinatorPartition(key, len(t.Partitions)))
+	partitions := len(t.Partitions)
+	if kind == groupCoordinator {
+		partitions = c.h.groupPartitions()
+	}
+	leader, _, n, ok := c.currentLeader(topic, coordinatorPartition(key, partitions))
 	if !ok || n == nil || leader == c.h.Self && kind == transactionCoordinator {
 		return 0, nil, protocol.ErrCoordinatorNotAvailable
 	}

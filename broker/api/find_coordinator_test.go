@@ -106,3 +106,20 @@ func TestFindCoordinatorCreatesTheOffsetsTopic(t *testing.T) {
 		t.Errorf("the transactions' topic is there: %v, %v", found, err)
 	}
 }
+
+// Groups stay on their partitions when __consumer_offsets grows under a running
+// broker.
+func TestGroupPartitionsStay(t *testing.T) {
+	for _, c := range []struct{ atStart, want int }{{0, 4}, {4, 4}, {7, 7}} {
+		o := serveGroups(t, nil, func(o *Options) { o.GroupPartitions = c.atStart })
+		o.tell(cluster.GroupMetadataTopic)
+		u := metadata.Update{Controller: 1, Topics: []metadata.Topic{{Name: cluster.GroupMetadataTopic}}}
+		for i := range int32(60) {
+			u.Topics[0].Partitions = append(u.Topics[0].Partitions, metadata.Partition{Index: i, State: cluster.LeaderAndISR{Leader: 1, ISR: []cluster.BrokerID{1}}, Replicas: []cluster.BrokerID{1}})
+		}
+		o.Metadata.Apply(u)
+		if got := o.groupPartitions(); got != c.want {
+			t.Errorf("%d at the start: groups over %d partitions, want %d", c.atStart, got, c.want)
+		}
+	}
+}

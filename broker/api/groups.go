@@ -29,11 +29,18 @@ type Groups interface {
 
 // groupPartition is the partition of __consumer_offsets that a group belongs to.
 func (h *Handlers) groupPartition(group string) int32 {
-	n := int(h.Config().OffsetsTopicPartitions)
-	if t, ok := h.Metadata.Topic(cluster.GroupMetadataTopic); ok && len(t.Partitions) > 0 {
-		n = len(t.Partitions)
+	return coordinatorPartition(group, h.groupPartitions())
+}
+
+// groupPartitions is how many partitions of __consumer_offsets groups are spread
+// over: as many as it had when this broker started, or as it is to be made with. One
+// that grows takes groups away from their offsets when the broker starts again, as
+// Kafka's does, and not before.
+func (h *Handlers) groupPartitions() int {
+	if h.GroupPartitions > 0 {
+		return h.GroupPartitions
 	}
-	return coordinatorPartition(group, n)
+	return int(h.Config().OffsetsTopicPartitions)
 }
 
 // askGroup asks the group's coordinator; then gets the answer or the code of the

@@ -40,6 +40,9 @@ type Options struct {
 	Sessions    *session.Cache
 	Waits       *delay.Timer
 	Topics      *topics.Topics
+	// GroupPartitions are those that __consumer_offsets had when this broker
+	// started; 0: it was not there.
+	GroupPartitions int
 	// HasTopics: the cluster had topics when this broker started.
 	HasTopics   bool
 	ProducerIDs *producerids.IDs

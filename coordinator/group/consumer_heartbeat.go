@@ -58,10 +58,26 @@ func (s *Shard) checkHeartbeat(m *kmsg.ConsumerGroupHeartbeatRequest) *refusal {
 		return invalid("TopicPartitions is not empty in a member that joins")
 	case m.MemberEpoch == joining && m.SubscribedTopicNames == nil && m.SubscribedTopicRegex == nil:
 		return invalid("a member that joins has neither SubscribedTopicNames nor SubscribedTopicRegex")
+	case !s.fits(1, memberBytes(m)):
+		return refuse(protocol.ErrUnknownServerError, fmt.Sprintf("the member's record of at least %d bytes does not fit max.message.bytes and segment.bytes of the offsets topic", memberBytes(m)))
 	case m.ServerAssignor != nil && !slices.Contains(s.config.Consumer.Assignors, *m.ServerAssignor):
 		return refuse(protocol.ErrUnsupportedAssignor, fmt.Sprintf("no assignor %q here; there are: %s", *m.ServerAssignor, strings.Join(s.config.Consumer.Assignors, ", ")))
 	}
 	return nil
+}
+
+// memberBytes are those that the texts of a member take in its record.
+func memberBytes(m *kmsg.ConsumerGroupHeartbeatRequest) int {
+	n := len(m.Group) + len(m.MemberID)
+	for _, s := range []*string{m.InstanceID, m.RackID, m.ServerAssignor, m.SubscribedTopicRegex} {
+		if s != nil {
+			n += len(*s)
+		}
+	}
+	for _, topic := range m.SubscribedTopicNames {
+		n += len(topic) + 3
+	}
+	return n
 }
 
 // ownedOf is what the member says that it has; nil when it says nothing.
