@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"encoding/binary"
 	"errors"
 	"slices"
 	"time"
@@ -37,6 +38,7 @@ type shard struct {
 	applied cluster.Offset
 	waits   []*commitWait
 	alarm   time.Duration // when it is looked at next; 0: never
+	ends    int           // how many groups have ended here
 }
 
 // machine is group.Shard, or a wrong one.
@@ -65,6 +67,7 @@ type commitWait struct {
 type told struct {
 	to       *asked
 	response any
+	ends     int // of the shard, when it was decided
 }
 
 // groupRequest hands a request to the shard of a partition.
@@ -231,6 +234,9 @@ func (s *shard) take(out *batch, replies []told, r coordinator.Result) []told {
 			s.h.b.w.check.fail("TypeOk", "b%d t-%d: a coordinator cannot read what it writes: %v", s.h.b.id, s.h.p, err)
 		}
 		out.records = append(out.records, rec)
+		if rec.Value == nil && binary.BigEndian.Uint16(rec.Key) == 2 {
+			s.ends++
+		}
 	}
 	for _, reply := range r.Replies {
 		a := s.waiting[reply.Token]
@@ -239,7 +245,7 @@ func (s *shard) take(out *batch, replies []told, r coordinator.Result) []told {
 			continue
 		}
 		delete(s.waiting, reply.Token)
-		t := told{a, reply.Response}
+		t := told{a, reply.Response, s.ends}
 		if s.prompt(reply.Response) {
 			s.send(t)
 			continue

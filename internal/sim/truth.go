@@ -41,6 +41,7 @@ type leadership struct {
 	shard      *shard
 	group      string
 	generation int32
+	ends       int // generations begin anew after one
 }
 
 func newTruth(g *groups, p int32) *truth {
@@ -133,11 +134,6 @@ func (t *truth) metadata(group string, value []byte) {
 	g := t.group(group)
 	if value == nil {
 		g.restart()
-		for l := range t.leaders {
-			if l.group == group {
-				delete(t.leaders, l)
-			}
-		}
 		return
 	}
 	var v kmsg.GroupMetadataValue
@@ -189,7 +185,7 @@ func (t *truth) answered(s *shard, r told) {
 	}
 	switch a := r.response.(type) {
 	case *kmsg.JoinGroupResponse:
-		t.joined(s, r.to, r.to.q.Msg.(*kmsg.JoinGroupRequest), a)
+		t.joined(s, r, r.to.q.Msg.(*kmsg.JoinGroupRequest), a)
 	case *kmsg.SyncGroupResponse:
 		t.synced(r.to.q.Msg.(*kmsg.SyncGroupRequest), a)
 	case *kmsg.OffsetCommitResponse:
@@ -206,17 +202,17 @@ func (t *truth) answered(s *shard, r told) {
 
 // joined: a generation has one leader, as a coordinator tells it, and is not
 // below what was committed.
-func (t *truth) joined(s *shard, to *asked, q *kmsg.JoinGroupRequest, a *kmsg.JoinGroupResponse) {
+func (t *truth) joined(s *shard, r told, q *kmsg.JoinGroupRequest, a *kmsg.JoinGroupResponse) {
 	if a.ErrorCode != 0 {
 		return
 	}
-	if a.Generation < to.gen && t.group(q.Group).generation >= to.gen {
-		t.fail("GenerationMonotone", "b%d tells of generation %d of %s, committed was %d", s.h.b.id, a.Generation, q.Group, to.gen)
+	if a.Generation < r.to.gen && t.group(q.Group).generation >= r.to.gen {
+		t.fail("GenerationMonotone", "b%d tells of generation %d of %s, committed was %d", s.h.b.id, a.Generation, q.Group, r.to.gen)
 	}
 	if len(a.Members) == 0 || a.SkipAssignment {
 		return
 	}
-	l := leadership{s, q.Group, a.Generation}
+	l := leadership{s, q.Group, a.Generation, r.ends}
 	if was := t.leaders[l]; was != "" && was != a.MemberID {
 		t.fail("OneLeader", "%s and %s both lead generation %d of %s", was, a.MemberID, a.Generation, q.Group)
 	}
