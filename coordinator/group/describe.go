@@ -165,9 +165,10 @@ func (s *Shard) tombstone(g *group, p partition) {
 	s.write(coordinator.Record{Key: appendOffsetKey(nil, g.id, p.topic, p.id)})
 }
 
-// bury ends an empty group: it is gone when its tombstones are applied.
+// bury ends an empty group: it is gone when its tombstones are applied. The first
+// record of a generation may be one of this step, and not applied yet.
 func (s *Shard) bury(g *group) {
-	if g.meta != nil {
+	if g.meta != nil || g.classic.generation > 0 {
 		s.write(coordinator.Record{Key: appendMetaKey(nil, g.id)})
 	}
 	s.consumerDeleted(g)

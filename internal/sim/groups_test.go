@@ -13,6 +13,11 @@ func TestGroupSeeds(t *testing.T) {
 		}
 		return
 	}
+	// A group whose first record and end fell into one step came back by a reload,
+	// and began its generations anew.
+	if r := Run(drawGroups(101494), nil); r.Violation != nil {
+		t.Errorf("seed 101494: %v", r.Violation)
+	}
 	var sum tally
 	var g GroupResult
 	for seed := *fromFlag; seed < *fromFlag+uint64(*groupSeedsFlag); seed++ {
