@@ -186,12 +186,14 @@ func TestCompaction(t *testing.T) {
 	}
 	b.start(t)
 	w = dial(t, b)
+	awaitTopic(t, w, keep.topic, 1)
+	awaitTopic(t, w, due.topic, 1)
 	keep.await(t, w, true)
 	due.await(t, w, false)
 }
 
-// compact,delete deletes by age, too; compact alone only what DeleteRecords let
-// go.
+// compact,delete deletes by age, too; compact alone refuses DeleteRecords and
+// deletes only what lies below the log's start from when it had delete as well.
 func TestCompactionAndRetention(t *testing.T) {
 	b := startBroker(t, withProps(append(compactionProps, "log.initial.task.delay.ms", "100", "log.retention.check.interval.ms", "200")...))
 	w := dial(t, b)
@@ -218,7 +220,20 @@ func TestCompactionAndRetention(t *testing.T) {
 	start(both, func(at int64) bool { return at >= 8 })
 	alone.await(t, w, true)
 	start(alone, func(at int64) bool { return at == 0 })
-	cutAt(t, w, alone.topic, 5)
+	wantCode(t, "DeleteRecords without delete", deleteBefore(t, w, alone.topic, 5), errPolicyViolation)
+	policy := func(p string) {
+		t.Helper()
+		wantCode(t, "cleanup.policy", alter(t, w, alone.topic, set("cleanup.policy", p), set("retention.ms", "-1"), set("retention.bytes", "-1")), errNone)
+		awaitConfig(t, w, alone.topic, "cleanup.policy", p, sourceTopic)
+	}
+	policy("compact,delete")
+	eventually(t, 20*time.Second, "DeleteRecords", func() error { // Kafka shows a config before its log has it
+		if code := deleteBefore(t, w, alone.topic, 5); code != errNone {
+			return fmt.Errorf("error %d", code)
+		}
+		return nil
+	})
+	policy("compact")
 	eventually(t, 30*time.Second, "segments below the start go", func() error {
 		alone.fill(t, w)
 		_, err := os.Stat(filepath.Join(b.partitionDir(alone.topic, 0), "00000000000000000000.log"))

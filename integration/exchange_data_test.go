@@ -83,10 +83,15 @@ func fillTxn(t testing.TB, w *wire) {
 
 func cutAt(t testing.TB, w *wire, topic string, offset int64) {
 	t.Helper()
+	wantCode(t, "DeleteRecords", deleteBefore(t, w, topic, offset), errNone)
+}
+
+func deleteBefore(t testing.TB, w *wire, topic string, offset int64) (code int16) {
+	t.Helper()
 	req := kmsg.NewPtrDeleteRecordsRequest()
 	req.Version, req.TimeoutMillis = 2, 15000
 	req.Topics = []kmsg.DeleteRecordsRequestTopic{{Topic: topic, Partitions: []kmsg.DeleteRecordsRequestTopicPartition{{Offset: offset}}}}
-	wantCode(t, "DeleteRecords", ask[*kmsg.DeleteRecordsResponse](t, w, req).Topics[0].Partitions[0].ErrorCode, errNone)
+	return ask[*kmsg.DeleteRecordsResponse](t, w, req).Topics[0].Partitions[0].ErrorCode
 }
 
 var exTopics = []string{exPlain, exRolled, exIdem, exTxn, exCut, exOld, exEmpty, exTimes}

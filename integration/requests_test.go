@@ -42,6 +42,7 @@ const (
 	errFencedLeaderEpoch        = 74
 	errUnknownLeaderEpoch       = 75
 	errUnsupportedCompression   = 76
+	errPolicyViolation          = 44
 	errInvalidRecord            = 87
 	errUnknownTopicID           = 100
 	errInconsistentTopicID      = 103

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kbroker/kbroker/bench/raw"
 	"github.com/kbroker/kbroker/protocol"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -34,7 +35,7 @@ func Ready(ctx context.Context, addr string, names ...string) error {
 func find(ctx context.Context, addr string, names []string) error {
 	req := kmsg.NewPtrFindCoordinatorRequest()
 	req.Version, req.CoordinatorKeys = 4, names
-	r, err := once(ctx, addr, req)
+	r, err := raw.Ask(ctx, addr, req)
 	if err != nil {
 		return err
 	}
@@ -56,7 +57,7 @@ func Stable(ctx context.Context, addr string, names []string, members int) error
 		n := min(len(names), describeAtOnce)
 		req := kmsg.NewPtrDescribeGroupsRequest()
 		req.Version, req.Groups = 5, names[:n]
-		r, err := once(ctx, addr, req)
+		r, err := raw.Ask(ctx, addr, req)
 		if err != nil {
 			return err
 		}
@@ -87,8 +88,8 @@ func committed(ctx context.Context, addr string, names []string) (map[string]Off
 	if err != nil {
 		return nil, err
 	}
-	defer c.close()
-	defer context.AfterFunc(ctx, c.close)()
+	defer c.Close()
+	defer context.AfterFunc(ctx, c.Close)()
 	for len(names) > 0 {
 		n := min(len(names), describeAtOnce)
 		req := kmsg.NewPtrOffsetFetchRequest()
@@ -98,7 +99,7 @@ func committed(ctx context.Context, addr string, names []string) (map[string]Off
 			g.Group = name // no topics: all of them
 			req.Groups = append(req.Groups, g)
 		}
-		r, err := c.do(req)
+		r, err := c.Do(req)
 		if err != nil {
 			return nil, err
 		}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kbroker/kbroker/bench/raw"
 	"github.com/kbroker/kbroker/bench/result"
 	"github.com/kbroker/kbroker/protocol"
 )
@@ -27,7 +28,7 @@ type Beats struct {
 	names []string
 	lanes sync.WaitGroup
 	stop  chan struct{}
-	conns []*conn
+	conns []*raw.Conn
 	sent  atomic.Int64 // heartbeats that were answered well
 	late  atomic.Int64 // of them, sent more than an interval's tenth after they were due
 
@@ -89,7 +90,7 @@ func (b *Beats) form(ctx context.Context, wave []string) ([][]Identity, error) {
 
 // lane sends the heartbeats of one group's members in turn. A heartbeat that is
 // answered late does not put the others off.
-func (b *Beats) lane(c *conn, ids []Identity, phase time.Duration) {
+func (b *Beats) lane(c *raw.Conn, ids []Identity, phase time.Duration) {
 	due := time.Now().Add(phase)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -179,6 +180,6 @@ func (b *Beats) Stop() {
 	close(b.stop)
 	b.lanes.Wait()
 	for _, c := range b.conns {
-		c.close()
+		c.Close()
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kbroker/kbroker/bench/raw"
 	"github.com/kbroker/kbroker/bench/result"
 	"github.com/kbroker/kbroker/protocol"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -36,17 +37,18 @@ func Commit(ctx context.Context, o CommitOptions) (*result.Result, map[string]Of
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	run := &committing{o: o}
+	var d net.Dialer
 	lanes := make([]*commitLane, min(o.Conns, len(o.Groups)))
 	for i := range lanes {
-		c, err := dial(ctx, o.Addr)
+		nc, err := d.DialContext(ctx, "tcp", o.Addr)
 		if err != nil {
 			return nil, nil, err
 		}
-		defer c.close()
-		if err := c.nc.SetDeadline(time.Now().Add(o.For + patience)); err != nil {
+		defer nc.Close()
+		if err := nc.SetDeadline(time.Now().Add(o.For + patience)); err != nil {
 			return nil, nil, err
 		}
-		lanes[i] = newCommitLane(run, c.nc, i, len(lanes))
+		lanes[i] = newCommitLane(run, nc, i, len(lanes))
 	}
 	defer context.AfterFunc(ctx, func() {
 		for _, l := range lanes {
@@ -163,7 +165,7 @@ func (l *commitLane) fill() error {
 		for i := range req.Topics[0].Partitions {
 			req.Topics[0].Partitions[i].Offset = l.offset(l.sent)
 		}
-		l.out = protocol.AppendRequest(l.out, clientID, int32(l.sent), req)
+		l.out = protocol.AppendRequest(l.out, raw.ClientID, int32(l.sent), req)
 		l.sent++
 	}
 	if len(l.out) == 0 {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kbroker/kbroker/bench/raw"
 	"github.com/kbroker/kbroker/protocol"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -58,7 +59,7 @@ func Start(ctx context.Context, o Options, n int) (g *Group, began time.Time, er
 		c, err := dial(ctx, o.Addr)
 		if err != nil {
 			for _, m := range g.members {
-				m.conn.close()
+				m.conn.Close()
 			}
 			return nil, began, err
 		}
@@ -167,7 +168,7 @@ func (g *Group) take() *member {
 // Leave has one member leave, and answers when it asked to.
 func (g *Group) Leave() (time.Time, error) {
 	m := g.take()
-	defer m.conn.close()
+	defer m.conn.Close()
 	began := time.Now()
 	errs, err := leave(m.conn, g.o.Name, m.id)
 	return began, errors.Join(append(errs, err)...)
@@ -177,7 +178,7 @@ func (g *Group) Leave() (time.Time, error) {
 // last heartbeat.
 func (g *Group) Die() time.Time {
 	m := g.take()
-	m.conn.close()
+	m.conn.Close()
 	return m.heard
 }
 
@@ -195,7 +196,7 @@ func (g *Group) Abandon() (ids []Identity) {
 	}
 	for _, m := range g.members {
 		m.ended()
-		m.conn.close()
+		m.conn.Close()
 		ids = append(ids, Identity{g.o.Name, m.id, m.generation})
 	}
 	g.members = nil
@@ -213,7 +214,7 @@ func (g *Group) Stop(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer c.close()
+	defer c.Close()
 	errs, err := leave(c, g.o.Name, ids...)
 	for _, e := range errs {
 		if !errors.Is(e, protocol.ErrUnknownMemberID) {
@@ -224,7 +225,7 @@ func (g *Group) Stop(ctx context.Context) error {
 }
 
 // leave has members leave; errs are those of single members.
-func leave(c *conn, group string, ids ...string) (errs []error, err error) {
+func leave(c *raw.Conn, group string, ids ...string) (errs []error, err error) {
 	req := kmsg.NewPtrLeaveGroupRequest()
 	req.Version, req.Group = 5, group
 	for _, id := range ids {
@@ -232,7 +233,7 @@ func leave(c *conn, group string, ids ...string) (errs []error, err error) {
 		m.MemberID = id
 		req.Members = append(req.Members, m)
 	}
-	r, err := c.do(req)
+	r, err := c.Do(req)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kbroker/kbroker/bench/raw"
 	"github.com/kbroker/kbroker/protocol"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -31,7 +32,7 @@ func AwaitLoaded(ctx context.Context, addr, group, topic string, ended <-chan st
 		c, err := dial(ctx, addr)
 		if err == nil {
 			err = l.ask(ctx, c, group, topic)
-			c.close()
+			c.Close()
 			if err == nil {
 				return l, nil
 			}
@@ -49,10 +50,10 @@ func AwaitLoaded(ctx context.Context, addr, group, topic string, ended <-chan st
 
 // ask asks on one connection until there is an offset. Its errors are the
 // connection's, as they come while a broker starts.
-func (l *Loaded) ask(ctx context.Context, c *conn, group, topic string) error {
-	defer context.AfterFunc(ctx, c.close)()
+func (l *Loaded) ask(ctx context.Context, c *raw.Conn, group, topic string) error {
+	defer context.AfterFunc(ctx, c.Close)()
 	for {
-		r, err := c.do(offsetFetch(group, topic))
+		r, err := c.Do(offsetFetch(group, topic))
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kbroker/kbroker/bench/raw"
 	"github.com/kbroker/kbroker/protocol"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -20,7 +21,7 @@ const assignor = "range"
 // to its goroutine, and to others once done is closed.
 type member struct {
 	g     *Group
-	conn  *conn
+	conn  *raw.Conn
 	phase float64 // share of the interval by which its heartbeats are after those of others
 
 	id         string
@@ -37,7 +38,7 @@ func (m *member) ended() {
 	select {
 	case <-m.done:
 	case <-time.After(2 * time.Second):
-		m.conn.close()
+		m.conn.Close()
 		<-m.done
 	}
 }
@@ -125,7 +126,7 @@ func (m *member) joinGroup() (*kmsg.JoinGroupResponse, error) {
 	p := kmsg.NewJoinGroupRequestProtocol()
 	p.Name, p.Metadata = assignor, subscription(m.g.o.Topic)
 	req.Protocols = append(req.Protocols, p)
-	r, err := m.conn.do(req)
+	r, err := m.conn.Do(req)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +150,7 @@ func (m *member) syncGroup(joined *kmsg.JoinGroupResponse) (*kmsg.SyncGroupRespo
 			req.GroupAssignment = append(req.GroupAssignment, a)
 		}
 	}
-	r, err := m.conn.do(req)
+	r, err := m.conn.Do(req)
 	if err != nil {
 		return nil, err
 	}
@@ -189,10 +190,10 @@ func (m *member) beats() error {
 }
 
 // beat sends one heartbeat and answers the code.
-func beat(c *conn, id Identity) (int16, error) {
+func beat(c *raw.Conn, id Identity) (int16, error) {
 	req := kmsg.NewPtrHeartbeatRequest()
 	req.Version, req.Group, req.MemberID, req.Generation = 4, id.Group, id.Member, id.Generation
-	r, err := c.do(req)
+	r, err := c.Do(req)
 	if err != nil {
 		return 0, err
 	}

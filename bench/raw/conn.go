@@ -12,8 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// clientID is what the load calls itself.
-const clientID = "bench"
+// ClientID is what the load calls itself.
+const ClientID = "bench"
 
 // maxAnswer bounds what an answer may make us allocate.
 const maxAnswer = 256 << 20
@@ -21,31 +21,36 @@ const maxAnswer = 256 << 20
 // patience is how long an answer may take before the run is given up.
 const patience = 60 * time.Second
 
-// conn is a connection on which one request is made at a time.
-type conn struct {
+// Conn is a connection on which one request is made at a time.
+type Conn struct {
+	// Patience is how long an answer may take; Dial sets it to a minute.
+	Patience time.Duration
+
 	nc   net.Conn
 	next int32
 	out  []byte
 	in   []byte
 }
 
-func dial(ctx context.Context, addr string) (*conn, error) {
+// Dial connects to one broker.
+func Dial(ctx context.Context, addr string) (*Conn, error) {
 	var d net.Dialer
 	nc, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	return &conn{nc: nc}, nil
+	return &Conn{Patience: patience, nc: nc}, nil
 }
 
-func (c *conn) close() { _ = c.nc.Close() }
+// Close ends it, and what waits in Do.
+func (c *Conn) Close() { _ = c.nc.Close() }
 
-// do sends a request and waits for its answer, whose byte fields are good until
+// Do sends a request and waits for its answer, whose byte fields are good until
 // the next call.
-func (c *conn) do(req kmsg.Request) (kmsg.Response, error) {
+func (c *Conn) Do(req kmsg.Request) (kmsg.Response, error) {
 	c.next++
-	c.out = protocol.AppendRequest(c.out[:0], clientID, c.next, req)
-	if err := c.nc.SetDeadline(time.Now().Add(patience)); err != nil {
+	c.out = protocol.AppendRequest(c.out[:0], ClientID, c.next, req)
+	if err := c.nc.SetDeadline(time.Now().Add(c.Patience)); err != nil {
 		return nil, err
 	}
 	if _, err := c.nc.Write(c.out); err != nil {
@@ -66,7 +71,7 @@ func (c *conn) do(req kmsg.Request) (kmsg.Response, error) {
 }
 
 // frame reads one answer, without its size.
-func (c *conn) frame() ([]byte, error) {
+func (c *Conn) frame() ([]byte, error) {
 	var prefix [4]byte
 	if _, err := io.ReadFull(c.nc, prefix[:]); err != nil {
 		return nil, err
@@ -85,12 +90,12 @@ func (c *conn) frame() ([]byte, error) {
 
 // Ask makes one request of one broker. The answer's byte fields are its own.
 func Ask(ctx context.Context, addr string, req kmsg.Request) (kmsg.Response, error) {
-	c, err := dial(ctx, addr)
+	c, err := Dial(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
-	defer c.close()
-	stop := context.AfterFunc(ctx, c.close)
+	defer c.Close()
+	stop := context.AfterFunc(ctx, c.Close)
 	defer stop()
-	return c.do(req)
+	return c.Do(req)
 }

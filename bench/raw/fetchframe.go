@@ -37,7 +37,7 @@ type FetchFrame struct {
 func NewFetchFrame(topic string, partition int32, maxBytes int32) FetchFrame {
 	const mark = 0x7fee_ddcc_bbaa_9988
 	req := newFetch(topic, partition, mark, maxBytes)
-	f := FetchFrame{Bytes: protocol.AppendRequest(nil, clientID, 1, req), head: NewFetchHead(topic)}
+	f := FetchFrame{Bytes: protocol.AppendRequest(nil, ClientID, 1, req), head: NewFetchHead(topic)}
 	for f.offset = 0; binary.BigEndian.Uint64(f.Bytes[f.offset:]) != mark; f.offset++ {
 	}
 	return f

@@ -43,7 +43,7 @@ func NewProduce(topic string, partitions []int32, acks int16, batch []byte) *kms
 func NewFrame(id int, topic string, partitions []int32, acks int16, batch record.Batch) Frame {
 	req := NewProduce(topic, partitions, acks, batch)
 	n := int64(len(partitions))
-	f := Frame{id: uint32(id), bytes: protocol.AppendRequest(nil, clientID, int32(id), req), req: req,
+	f := Frame{id: uint32(id), bytes: protocol.AppendRequest(nil, ClientID, int32(id), req), req: req,
 		holds: result.Counts{Requests: 1, Records: n * int64(batch.Count()), Bytes: n * int64(len(batch))}}
 	f.answer, f.codes = ProduceShape(topic, len(partitions))
 	return f

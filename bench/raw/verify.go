@@ -35,12 +35,12 @@ type VerifyOptions struct {
 // each other from 0, every CRC has to be right and to be one of those sent. It
 // answers what was read and by which fetches.
 func Verify(ctx context.Context, o VerifyOptions) (result.Counts, []Step, error) {
-	c, err := dial(ctx, o.Addr)
+	c, err := Dial(ctx, o.Addr)
 	if err != nil {
 		return result.Counts{}, nil, err
 	}
-	defer c.close()
-	stop := context.AfterFunc(ctx, c.close)
+	defer c.Close()
+	stop := context.AfterFunc(ctx, c.Close)
 	defer stop()
 	var sum result.Counts
 	var steps []Step
@@ -56,10 +56,10 @@ func Verify(ctx context.Context, o VerifyOptions) (result.Counts, []Step, error)
 	return sum, steps, nil
 }
 
-func verifyOne(c *conn, o *VerifyOptions, partition int32, steps []Step) ([]Step, error) {
+func verifyOne(c *Conn, o *VerifyOptions, partition int32, steps []Step) ([]Step, error) {
 	next := int64(0)
 	for {
-		r, err := c.do(newFetch(o.Topic, partition, next, o.MaxBytes))
+		r, err := c.Do(newFetch(o.Topic, partition, next, o.MaxBytes))
 		if err != nil {
 			return steps, err
 		}
@@ -122,14 +122,14 @@ func verifyBatches(o *VerifyOptions, b []byte, partition int32, from int64) (Ste
 // End is the offset that the next record of a partition gets. The partition
 // must still have its first record.
 func End(ctx context.Context, addr, topic string, partition int32) (int64, error) {
-	c, err := dial(ctx, addr)
+	c, err := Dial(ctx, addr)
 	if err != nil {
 		return 0, err
 	}
-	defer c.close()
+	defer c.Close()
 	req := newFetch(topic, partition, 0, 1)
 	req.MaxWaitMillis = 0
-	r, err := c.do(req)
+	r, err := c.Do(req)
 	if err != nil {
 		return 0, err
 	}

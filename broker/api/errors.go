@@ -38,6 +38,7 @@ var codes = []struct {
 	{replica.ErrStaleControllerEpoch, protocol.ErrStaleControllerEpoch},
 	{replica.ErrInconsistentTopicID, protocol.ErrInconsistentTopicID},
 	{replica.ErrUnknownTopicOrPartition, protocol.ErrUnknownTopicOrPartition},
+	{replica.ErrKept, protocol.ErrPolicyViolation},
 	{replica.ErrFencedStop, protocol.ErrFencedLeaderEpoch},
 
 	{logstore.ErrOffsetOutOfRange, protocol.ErrOffsetOutOfRange},

@@ -26,6 +26,8 @@ var (
 	ErrInconsistentTopicID = errors.New("topic id differs from the log's")
 	// ErrUnknownTopicOrPartition is UNKNOWN_TOPIC_OR_PARTITION.
 	ErrUnknownTopicOrPartition = errors.New("this broker hosts no such partition")
+	// ErrKept is POLICY_VIOLATION: the topic's cleanup.policy does not delete.
+	ErrKept = errors.New("cleanup.policy does not have delete, so records are only deleted by compaction")
 	// ErrFencedStop is FENCED_LEADER_EPOCH in a StopReplica answer.
 	ErrFencedStop = errors.New("leader epoch of the stop is older than the replica's")
 )

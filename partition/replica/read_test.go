@@ -66,3 +66,35 @@ func TestFollowerJudgesNobody(t *testing.T) {
 		}
 	}
 }
+
+// Only a topic whose cleanup.policy has delete takes DeleteRecords.
+func TestDeleteRecordsByPolicy(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		compact, delete bool
+		before          cluster.Offset
+		want            error
+	}{
+		{"delete", false, true, 0, nil},
+		{"compact,delete", true, true, 0, nil},
+		{"compact", true, false, 0, ErrKept},
+		{"compact, out of range", true, false, 9, ErrKept},
+		{"delete, out of range", false, true, 9, logstore.ErrOffsetOutOfRange},
+	} {
+		f := newFencing(t, 0, 1)
+		cfg := logstore.DefaultLogConfig()
+		cfg.Compact, cfg.Delete = c.compact, c.delete
+		f.h.TopicConfigChanged("a", cfg)
+		if _, err := f.r.DeleteRecordsBefore(c.before); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, err, c.want)
+		}
+	}
+	f := newFencing(t, 0, 1)
+	cfg := logstore.DefaultLogConfig()
+	cfg.Compact, cfg.Delete = true, false
+	f.h.TopicConfigChanged("a", cfg)
+	f.follow(2)
+	if _, err := f.r.DeleteRecordsBefore(0); !errors.Is(err, partition.ErrNotLeader) {
+		t.Errorf("on a follower: %v, want %v", err, partition.ErrNotLeader)
+	}
+}

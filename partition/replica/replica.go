@@ -180,14 +180,17 @@ func (r *Replica) wakeAll() {
 }
 
 // DeleteRecordsBefore moves the log's start to offset; -1 means HW. It answers
-// the new low watermark. Errors: partition.ErrNotLeader and its kin;
-// logstore.ErrOffsetOutOfRange beyond HW or for another negative offset.
+// the new low watermark. Errors, in this order: partition.ErrNotLeader and its kin;
+// ErrKept; logstore.ErrOffsetOutOfRange beyond HW or for another negative offset.
 func (r *Replica) DeleteRecordsBefore(offset cluster.Offset) (cluster.Offset, error) {
 	r.append.Lock()
 	defer r.append.Unlock()
 	v, err := r.LeaderView(cluster.NoLeaderEpoch)
 	if err != nil {
 		return 0, err
+	}
+	if !r.log.Config().Delete {
+		return 0, ErrKept
 	}
 	if offset == -1 {
 		offset = v.HW
