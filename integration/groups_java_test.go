@@ -25,18 +25,10 @@ func TestJavaNewestGroupCommits(t *testing.T) {
 // broker resolves are the newer client's only.
 func TestJava39ConsumerProtocol(t *testing.T) {
 	slow(t)
-	withConsumerProtocol(t)
-	javaCasesOn(t, sharedGroups(t), topicName(t), kafkaVersion, "group-consumer-*")
+	javaCasesOn(t, sharedConsumerGroups(t), topicName(t), kafkaVersion, "group-consumer-*")
 }
 
 func TestJavaNewestConsumerProtocol(t *testing.T) {
 	slow(t)
-	withConsumerProtocol(t)
-	javaCasesOn(t, sharedGroups(t), topicName(t), newestJavaVersion, "group-consumer-*", "group-newest-*")
-}
-
-// withConsumerProtocol marks a case that needs KIP-848.
-func withConsumerProtocol(t testing.TB) {
-	t.Helper()
-	onlyKbroker(t, "3.9.2 has no consumer protocol with ZooKeeper")
+	javaCasesOn(t, sharedConsumerGroups(t), topicName(t), newestJavaVersion, "group-consumer-*", "group-newest-*")
 }

@@ -19,8 +19,7 @@ func TestConfluentKafkaPythonGroups(t *testing.T) {
 // The same under the consumer protocol (KIP-848).
 func TestConfluentKafkaPythonConsumerProtocol(t *testing.T) {
 	slow(t)
-	withConsumerProtocol(t)
-	pythonCases(t, sharedGroups(t), "groups.py", "consumer")
+	pythonCases(t, sharedConsumerGroups(t), "groups.py", "consumer")
 }
 
 // Members of kafka-python, whose protocol code is its own.

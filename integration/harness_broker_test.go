@@ -24,6 +24,7 @@ type kind string
 const (
 	kafka   kind = "kafka"
 	kbroker kind = "kbroker"
+	kraft   kind = "kraft" // Apache Kafka 4.x, its own controller
 )
 
 func (k kind) String() string { return string(k) }
@@ -88,6 +89,10 @@ func newBroker(t testing.TB, options ...option) *broker {
 	for _, o := range options {
 		o(b)
 	}
+	if b.kind == kraft {
+		b.layOutKRaft(t)
+		return b
+	}
 	if b.zk == nil && (b.kind == kafka || metadata == "zookeeper") {
 		withZooKeeper(sharedZooKeeper(t), "/"+filepath.Base(b.dir))(b)
 	}
@@ -138,11 +143,15 @@ func (b *broker) argv(t testing.TB, extra ...string) []string {
 	if b.kind == kbroker {
 		return append([]string{kbrokerBinary(t), b.propsPath()}, extra...)
 	}
-	jars, err := serverJars()
+	jars, command := serverJars, javaCommand
+	if b.kind == kraft {
+		jars, command = kraftJars, kraftCommand
+	}
+	dir, err := jars()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return append(javaCommand(b.heap, jars+"/*", "kafka.Kafka", b.propsPath()), extra...)
+	return append(command(b.heap, dir+"/*", "kafka.Kafka", b.propsPath()), extra...)
 }
 
 // launch starts the process without waiting until it serves.
@@ -207,7 +216,7 @@ func (b *broker) stop(t testing.TB) {
 		t.Fatalf("%s did not end within 30 s of SIGTERM", b.kind)
 	}
 	want := 0
-	if b.kind == kafka {
+	if b.kind != kbroker {
 		want = 143
 	}
 	if got := b.proc.exitCode(); got != want {

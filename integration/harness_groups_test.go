@@ -56,7 +56,7 @@ var consumerProtocolProps = []string{
 func withGroups() option {
 	return func(b *broker) {
 		withProps(groupProps...)(b)
-		if b.kind == kbroker {
+		if b.kind != kafka {
 			withProps(consumerProtocolProps...)(b)
 		}
 	}

@@ -106,11 +106,13 @@ var clientClasses = sync.OnceValues(func() (string, error) {
 
 // javaCommand is the argv of a JVM with a small heap and a quick start.
 func javaCommand(heapMB int, classpath string, args ...string) []string {
+	return jvm(heapMB, "-Dlog4j.configuration=file:"+filepath.Join(repoRoot, "integration", "java", "log4j.properties"), classpath, args...)
+}
+
+func jvm(heapMB int, log, classpath string, args ...string) []string {
 	argv := []string{
 		"java", fmt.Sprintf("-Xms%dM", heapMB), fmt.Sprintf("-Xmx%dM", heapMB),
-		"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true",
-		"-Dlog4j.configuration=file:" + filepath.Join(repoRoot, "integration", "java", "log4j.properties"),
-		"-cp", classpath,
+		"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true", log, "-cp", classpath,
 	}
 	return append(argv, args...)
 }
