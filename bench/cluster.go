@@ -16,8 +16,9 @@ func newClusterCommand() *cobra.Command {
 Apache Kafka 3.9.2 with the same settings, in turn, A B B A. It prints a Markdown
 table.
 
-  rf3, rf3-raw   throughput of 12 partitions with 3 replicas and acks=all; the
-                 brokers share core 0. What was produced is read back and checked
+  rf3            throughput of 12 partitions with 3 replicas and acks=all; the
+                 brokers share core 0. What was produced is read back and checked.
+                 -16k, -raw: other sizes of batches
   kill, term     for how long a producer gets no acknowledgement when the leader
                  is killed (SIGKILL) or ended (SIGTERM); what was acknowledged is
                  counted afterwards. -controller: the leader is the controller;

@@ -78,3 +78,12 @@ type Machine interface {
 	// Expire does what is due at now.
 	Expire(now time.Time) Result
 }
+
+// Answerer is a machine that answers some requests at once. Such a request leads to
+// no record and is answered in its own step, and the answer says nothing of durable
+// state: it goes out whatever is committed.
+type Answerer interface {
+	// Answer does what Handle would for msg; false: it is for Handle, and nothing
+	// has happened.
+	Answer(now time.Time, msg any) (response any, ok bool)
+}

@@ -53,11 +53,22 @@ var consumerProtocolProps = []string{
 	"group.consumer.heartbeat.interval.ms", "500",
 }
 
+// promptAssignments has Kafka 4.4 assign partitions when it is told of a change, as
+// those before it do, and not some time later.
+var promptAssignments = []string{
+	"group.consumer.assignment.interval.ms", "0",
+	"group.consumer.min.assignment.interval.ms", "0",
+	"group.consumer.assignor.offload.enable", "false",
+}
+
 func withGroups() option {
 	return func(b *broker) {
 		withProps(groupProps...)(b)
 		if b.kind != kafka {
 			withProps(consumerProtocolProps...)(b)
+		}
+		if b.kind == kraft {
+			withProps(promptAssignments...)(b)
 		}
 	}
 }

@@ -254,7 +254,7 @@ func (l *Log) commit(cfg *config.Log, s *segment, p *pending) error {
 	for at := 0; at < len(p.buf); {
 		var e entry
 		_ = e.parse(p.buf[at:min(len(p.buf), at+record.HeaderLen)], 0, int64(len(p.buf)-at)) // checked before
-		s.appendedLocked(cfg, e.size, e.last, e.maxTs)
+		s.appendedLocked(cfg, &e)
 		at += int(e.size)
 	}
 	l.size += int64(len(p.buf))
@@ -412,7 +412,7 @@ func describe(buf []byte) pending {
 			p.firstPlace = place{size: e.size, base: e.base, last: e.last}
 		}
 		p.last, p.epoch = e.last, e.epoch
-		p.maxTs = max(p.maxTs, e.maxTs)
+		p.maxTs = max(p.maxTs, e.headTs)
 		at += int(e.size)
 	}
 	return p

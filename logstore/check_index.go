@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"path/filepath"
 
 	"github.com/kbroker/kbroker/cluster"
@@ -47,13 +48,31 @@ func (c *timeIndexChecker) entry(ts, rel int64) string {
 	return text
 }
 
-// timeMismatch tells whether ts is the largest timestamp in the segment up to
-// the batch that holds off, as a lookup relies on.
-func timeMismatch(ts, off, largest int64) string {
-	if ts == largest {
+// largestTimes are the largest timestamps in a segment so far.
+// records <= headers
+type largestTimes struct {
+	records int64 // of records
+	headers int64 // of headers: those of batches without records count
+}
+
+var noTimes = largestTimes{math.MinInt64, math.MinInt64}
+
+func (l *largestTimes) saw(e *inspected) {
+	l.headers = max(l.headers, e.MaxTs)
+	if !e.empty() {
+		l.records = max(l.records, e.MaxTs)
+	}
+}
+
+// mismatch tells whether ts can be the entry for the batch that holds off, the
+// last one seen: a lookup relies on records before it being no younger. Kafka
+// counts the headers of batches that compaction emptied; after both kinds of
+// broker have written a segment an entry may lie between the two.
+func (l *largestTimes) mismatch(ts, off int64) string {
+	if l.records <= ts && ts <= l.headers {
 		return ""
 	}
-	return fmt.Sprintf("timestamp %d at offset %d, but the largest up to there is %d", ts, off, largest)
+	return fmt.Sprintf("timestamp %d at offset %d, but the largest up to there is %d", ts, off, l.records)
 }
 
 func (s *segmentCheck) indexProblem(ext, text string) {
@@ -141,7 +160,7 @@ func (s *segmentCheck) indexEntries(e inspected) {
 			break
 		}
 		s.times = s.times[timeEntry:]
-		s.indexProblem(extTimeIndex, timeMismatch(ts, s.base+rel, s.largest))
+		s.indexProblem(extTimeIndex, s.largest.mismatch(ts, s.base+rel))
 	}
 }
 

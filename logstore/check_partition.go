@@ -158,7 +158,7 @@ func (p *partitionCheck) segment(i int, base int64) error {
 		return err
 	}
 	defer f.Close()
-	s := &segmentCheck{partitionCheck: p, base: base, log: filepath.Join(p.name, name), lastOff: -1, largest: math.MinInt64}
+	s := &segmentCheck{partitionCheck: p, base: base, log: filepath.Join(p.name, name), lastOff: -1, largest: noTimes}
 	if p.trusted(i) {
 		if err := s.openIndexes(); err != nil {
 			return err
@@ -185,7 +185,7 @@ type segmentCheck struct {
 
 	offsets, times []byte // index entries that are still to come; nil for not to be checked
 	lastOff        int64  // in the offset index so far; -1 none
-	largest        int64  // timestamp so far
+	largest        largestTimes
 	txns           []abortedEntry
 	checkTxns      bool
 	markers        map[cluster.Offset]cluster.ProducerID // aborts in this segment
@@ -233,7 +233,7 @@ func (s *segmentCheck) place(e inspected) {
 	}
 	s.compacted = s.compacted || e.First > s.leo && e.Magic >= record.MagicV2
 	s.leo = max(s.leo, e.Last+1)
-	s.largest = max(s.largest, e.MaxTs)
+	s.largest.saw(&e)
 	s.indexEntries(e)
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -88,6 +87,12 @@ func (e *inspected) parse() error {
 	}
 	e.First, e.Last, e.MaxTs = b.BaseOffset(), b.LastOffset(), b.MaxTimestamp()
 	return nil
+}
+
+// empty tells of a batch that only says what its producer did: compaction took
+// its records.
+func (e *inspected) empty() bool {
+	return e.Magic >= record.MagicV2 && record.Batch(e.Data).Count() == 0
 }
 
 // check verifies the checksum.
@@ -350,7 +355,7 @@ func (d *dumper) timeIndex(base int64) error {
 	if len(x.entries) == 0 && x.zeros == timeEntry { // a record of 1970 at the base offset
 		x.entries, x.zeros = make([]byte, timeEntry), 0
 	}
-	largest := &largestTimestamp{ts: math.MinInt64, upTo: cluster.NoOffset}
+	largest := &largestTimestamp{times: noTimes, upTo: cluster.NoOffset}
 	if log != nil {
 		defer log.Close()
 		if largest.r, err = newInspector(log); err != nil {
@@ -376,11 +381,11 @@ func (d *dumper) timeIndex(base int64) error {
 	return nil
 }
 
-// largestTimestamp walks a log and knows the largest timestamp so far.
+// largestTimestamp walks a log and knows the largest timestamps so far.
 type largestTimestamp struct {
-	r    *inspector
-	ts   int64
-	upTo cluster.Offset // last offset of the batches walked over
+	r     *inspector
+	times largestTimes
+	upTo  cluster.Offset // last offset of the batches walked over
 }
 
 // compare tells what is wrong with an entry of the time index; offsets rise.
@@ -393,7 +398,8 @@ func (l *largestTimestamp) compare(ts, off int64) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		l.ts, l.upTo = max(l.ts, e.MaxTs), max(l.upTo, e.Last)
+		l.times.saw(&e)
+		l.upTo = max(l.upTo, e.Last)
 	}
-	return timeMismatch(ts, off, l.ts), nil
+	return l.times.mismatch(ts, off), nil
 }

@@ -173,7 +173,7 @@ func (l *Log) scanValid(s *segment, sc *scanner, b *indexBuilder, r *replay) (va
 			return valid, nil // a batch that was there before
 		}
 		if valid == 0 {
-			s.rollTs = e.maxTs
+			s.rollTs = e.headTs
 			s.set(flagRoll)
 		}
 		l.sawEpoch(e)

@@ -36,10 +36,13 @@ type entry struct {
 	// base and last are its offsets. Formats 0 and 1 tell only the last one;
 	// base is the same then.
 	base, last int64
-	maxTs      int64
-	epoch      cluster.LeaderEpoch // NoLeaderEpoch in formats 0 and 1
-	magic      int8
-	header     record.Batch // of format 2: the first 61 bytes, valid until the next call
+	// headTs is what its header says is the largest timestamp, maxTs that of its
+	// records. A batch that compaction has emptied keeps the time for its
+	// producer's sake and has no record of it. headTs >= maxTs.
+	maxTs, headTs int64
+	epoch         cluster.LeaderEpoch // NoLeaderEpoch in formats 0 and 1
+	magic         int8
+	header        record.Batch // of format 2: the first 61 bytes, valid until the next call
 }
 
 // scanner walks the batches of a segment file between two positions.
@@ -144,7 +147,7 @@ func (e *entry) parse(h []byte, pos, left int64) error {
 	be := binary.BigEndian
 	length := int64(int32(be.Uint32(h[8:])))
 	magic := int8(h[16])
-	*e = entry{pos: pos, size: length + record.LogOverhead, magic: magic, epoch: cluster.NoLeaderEpoch, maxTs: record.NoTimestamp}
+	*e = entry{pos: pos, size: length + record.LogOverhead, magic: magic, epoch: cluster.NoLeaderEpoch, maxTs: record.NoTimestamp, headTs: record.NoTimestamp}
 	switch {
 	case length < 14:
 		return fmt.Errorf("%w: length %d at position %d", errTail, length, pos)
@@ -158,6 +161,7 @@ func (e *entry) parse(h []byte, pos, left int64) error {
 	if magic < record.MagicV2 {
 		if magic == record.MagicV1 && len(h) >= 26 {
 			e.maxTs = int64(be.Uint64(h[18:]))
+			e.headTs = e.maxTs
 		}
 		return nil
 	}
@@ -169,7 +173,10 @@ func (e *entry) parse(h []byte, pos, left int64) error {
 		return fmt.Errorf("%w: base offset %d, last offset delta %d, count %d at position %d", errTail, e.base, b.LastOffsetDelta(), b.Count(), pos)
 	}
 	e.last += int64(b.LastOffsetDelta())
-	e.maxTs, e.epoch, e.header = b.MaxTimestamp(), b.LeaderEpoch(), b
+	e.headTs, e.epoch, e.header = b.MaxTimestamp(), b.LeaderEpoch(), b
+	if b.Count() > 0 {
+		e.maxTs = e.headTs
+	}
 	return nil
 }
 

@@ -36,9 +36,9 @@ type segment struct {
 	created int64 // ms; for rolling by time while it has no timestamp
 	jitter  int64 // ms
 
-	maxTs    int64 // the largest timestamp; NoTimestamp for none
+	maxTs    int64 // the largest timestamp of a record; NoTimestamp for none
 	maxTsOff int64 // last offset of the first batch that has it
-	rollTs   int64 // largest timestamp of the first append
+	rollTs   int64 // what the first batch's header says is its largest timestamp
 
 	// The index files hold nOffset and nTime entries; tail holds those that
 	// are not written yet. lastTs is the timestamp of the last time entry,
@@ -189,30 +189,30 @@ func (s *segment) timeEntries() int32 {
 	return s.nTime + int32(len(s.tail.times)/timeEntry)
 }
 
-// appendedLocked notes a batch of n bytes at the end of the segment: size,
-// times, and an index entry when more than an interval was written since the
-// last one. It is the rule of Kafka 3.9.2 to the letter (3.9.0 made an entry at
-// most per append, not per batch), so that the files come out the same. The
-// caller holds append and state.
-func (s *segment) appendedLocked(cfg *config.Log, n, last, maxTs int64) {
+// appendedLocked notes a batch at the end of the segment: size, times, and an
+// index entry when more than an interval was written since the last one. It is
+// the rule of Kafka 3.9.2 to the letter (3.9.0 made an entry at most per append,
+// not per batch), so that the files come out the same, but for the time of
+// batches without records (entry.maxTs). The caller holds append and state.
+func (s *segment) appendedLocked(cfg *config.Log, e *entry) {
 	pos := s.size
 	if pos == 0 {
-		s.rollTs = maxTs
+		s.rollTs = e.headTs
 		s.set(flagRoll)
 	}
-	if maxTs > s.maxTs {
-		s.maxTs, s.maxTsOff = maxTs, last
+	if e.maxTs > s.maxTs {
+		s.maxTs, s.maxTsOff = e.maxTs, e.last
 	}
 	if s.sinceEntry > cfg.IndexIntervalBytes {
 		if s.tail == nil {
 			s.tail = &indexTail{}
 		}
-		s.tail.offsets = appendOffsetEntry(s.tail.offsets, uint32(last-s.base), uint32(pos))
+		s.tail.offsets = appendOffsetEntry(s.tail.offsets, uint32(e.last-s.base), uint32(pos))
 		s.addTimeLocked()
 		s.sinceEntry = 0
 	}
-	s.sinceEntry = int32(min(int64(s.sinceEntry)+n, math.MaxInt32))
-	s.size += n
+	s.sinceEntry = int32(min(int64(s.sinceEntry)+e.size, math.MaxInt32))
+	s.size += e.size
 }
 
 // addTimeLocked adds the largest timestamp to the time index if it is news.

@@ -199,34 +199,74 @@ func (l *Log) MaxTimestampOffset() (TimestampOffset, bool, error) {
 }
 
 func (l *Log) maxTimestampOffset(segs []*segment, start int64) (TimestampOffset, bool, error) {
-	best, bestTs, bestOff := (*segment)(nil), int64(record.NoTimestamp), int64(0)
-	for _, s := range segs {
-		ts, off, err := l.largestTimestamp(s)
-		if err == nil && s.base < start && ts > bestTs {
-			// The record may have been deleted: look at what is left of the segment.
-			ts, off, err = l.largestFrom(s, start)
-		}
+	claims := make([]claim, len(segs))
+	for i, s := range segs {
+		c, err := l.claimOf(s, start)
 		if err != nil {
 			return TimestampOffset{}, false, l.wrap(l.ioError("time index read", err))
 		}
-		if ts > bestTs {
-			best, bestTs, bestOff = s, ts, off
+		claims[i] = c
+	}
+	for {
+		best := latest(claims)
+		if best < 0 {
+			return TimestampOffset{}, false, nil
+		}
+		c, s := &claims[best], segs[best]
+		found, ok, err := l.recordAt(s, start, c)
+		if ok || err != nil || c.counted {
+			return found, ok, l.wrap(err)
+		}
+		// The time index is Kafka's, and names a batch that has no records.
+		if *c, err = l.count(s, start); err != nil {
+			return TimestampOffset{}, false, l.wrap(err)
 		}
 	}
-	if best == nil {
-		return TimestampOffset{}, false, nil
+}
+
+// claim is the largest timestamp of a segment, at or after an offset.
+type claim struct {
+	ts, off int64
+	counted bool // batch by batch, not as the time index has it
+}
+
+func (l *Log) claimOf(s *segment, start int64) (claim, error) {
+	if s.base < start {
+		// The record may have been deleted: look at what is left of the segment.
+		return l.count(s, start)
 	}
-	var found TimestampOffset
-	ok := false
-	err := l.scanSegment(best, bestOff, func(sc *scanner, e *entry) (bool, error) {
-		if e.maxTs < bestTs {
+	ts, off, err := l.largestTimestamp(s)
+	return claim{ts: ts, off: off}, err
+}
+
+func (l *Log) count(s *segment, start int64) (claim, error) {
+	ts, off, err := l.largestFrom(s, max(start, s.base))
+	return claim{ts: ts, off: off, counted: true}, err
+}
+
+// latest is the first of the claims with the largest timestamp; -1 if none has
+// one.
+func latest(claims []claim) int {
+	best, ts := -1, record.NoTimestamp
+	for i, c := range claims {
+		if c.ts > ts {
+			best, ts = i, c.ts
+		}
+	}
+	return best
+}
+
+// recordAt finds the first record from start on that has the claim's timestamp.
+func (l *Log) recordAt(s *segment, start int64, c *claim) (found TimestampOffset, ok bool, err error) {
+	err = l.scanSegment(s, c.off, func(sc *scanner, e *entry) (bool, error) {
+		if e.maxTs < c.ts {
 			return true, nil
 		}
 		var err error
-		found, ok, err = firstAt(sc, start, func(t int64) bool { return t == bestTs })
+		found, ok, err = firstAt(sc, start, func(t int64) bool { return t == c.ts })
 		return !ok, err
 	})
-	return found, ok, l.wrap(err)
+	return found, ok, err
 }
 
 // largestFrom is the largest timestamp of the records from off on. Only the

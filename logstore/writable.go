@@ -116,7 +116,7 @@ func (l *Log) loadRollTime(s *segment) error {
 		return asCorrupt(err)
 	}
 	l.state.Lock()
-	s.rollTs = e.maxTs
+	s.rollTs = e.headTs
 	s.set(flagRoll)
 	l.state.Unlock()
 	return nil

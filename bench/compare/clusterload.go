@@ -28,6 +28,7 @@ func (c *clusters) loads() map[string][]string {
 	}
 	return map[string][]string{
 		"rf3":     bounds("produce", "--idempotent"),
+		"rf3-16k": bounds("produce", "--idempotent", "--batch-bytes", "16384"),
 		"rf3-raw": bounds("replay", "produce", "--acks", "-1", "--batch-bytes", "65536", "--conns", "2", "--depth", "4"),
 	}
 }
@@ -37,6 +38,7 @@ func (c *clusters) loadRows() []Row {
 	names := c.o.Subjects
 	return []Row{
 		newRow("rf3", "three brokers on one core, RF 3, acks=all, 12 partitions, 1 KiB records, franz-go (idempotent)", metrics, names),
+		newRow("rf3-16k", "the same, batches of 16 KiB at the most, the default of Kafka's own producer", metrics, names),
 		newRow("rf3-raw", "the same, 64 KiB batches replayed over two connections to each leader", metrics, names),
 	}
 }
@@ -70,7 +72,7 @@ func (c *clusters) measureLoads(ctx context.Context, rows map[string]*Row) error
 	for _, row := range rows {
 		row.Seconds = time.Since(began).Seconds() / float64(len(rows))
 	}
-	for _, name := range []string{"rf3", "rf3-raw"} {
+	for _, name := range []string{"rf3", "rf3-16k", "rf3-raw"} {
 		row := rows[name]
 		if row == nil {
 			continue

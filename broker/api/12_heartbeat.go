@@ -22,6 +22,12 @@ func heartbeat(h *Handlers, c *Call) {
 		c.Fail(protocol.ErrInvalidGroupID)
 		return
 	}
+	if h.Groups != nil {
+		if resp, ok := h.Groups.Answer(h.groupPartition(req.Group), req); ok {
+			c.Reply(resp.(*kmsg.HeartbeatResponse))
+			return
+		}
+	}
 	askGroup(c, req.Group, req, func(resp *kmsg.HeartbeatResponse, code protocol.Code) {
 		switch code {
 		case protocol.None:

@@ -19,6 +19,9 @@ type Groups interface {
 	// Submit hands a request to a partition's shard. done is called once, within
 	// the call or later from any goroutine, with the answer or with an error.
 	Submit(partition int32, r coordinator.Request, done func(response any, err error))
+	// Answer asks a partition's shard for an answer that it has at once; false: the
+	// request is to be submitted.
+	Answer(partition int32, msg any) (response any, ok bool)
 	// Led are the partitions whose shard is here or is being loaded.
 	Led() []int32
 	// Tell gives every shard an event that nobody waits for.

@@ -31,6 +31,7 @@ import (
 type desk struct {
 	mu      sync.Mutex
 	answer  func(partition int32, r coordinator.Request) (any, error)
+	atOnce  func(partition int32, msg any) any // nil: there is nothing to be had at once
 	led     []int32
 	denied  []string
 	asked   []coordinator.Request // since the last call of requests
@@ -44,6 +45,15 @@ func (d *desk) Submit(partition int32, r coordinator.Request, done func(any, err
 	answer := d.answer
 	d.mu.Unlock()
 	go func() { done(answer(partition, r)) }() // as a shard would: from elsewhere
+}
+
+func (d *desk) Answer(partition int32, msg any) (any, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.atOnce == nil {
+		return nil, false
+	}
+	return d.atOnce(partition, msg), true
 }
 
 func (d *desk) Led() []int32 {

@@ -37,9 +37,9 @@ func TestAllocations(t *testing.T) {
 	i := 0
 	if n := testing.AllocsPerRun(1000, func() {
 		r.now = r.now.Add(time.Millisecond)
-		res := r.s.Handle(r.now, coordinator.Request{Token: 1, Msg: beats[i%len(beats)]})
-		if a := res.Replies[0].Response.(*kmsg.HeartbeatResponse); a.ErrorCode != 0 {
-			t.Fatal(a.ErrorCode)
+		a, ok := r.s.Answer(r.now, beats[i%len(beats)])
+		if !ok || a.(*kmsg.HeartbeatResponse).ErrorCode != 0 {
+			t.Fatal(a, ok)
 		}
 		i++
 	}); n > 1 {
@@ -66,7 +66,7 @@ func BenchmarkHeartbeat(b *testing.B) {
 			r.now = r.now.Add(300 * time.Millisecond)
 			r.s.Expire(r.now)
 		}
-		r.s.Handle(r.now, coordinator.Request{Token: 1, Msg: beats[i%len(beats)]})
+		r.s.Answer(r.now, beats[i%len(beats)])
 		i++
 	}
 }

@@ -53,7 +53,10 @@ type Shard struct {
 	out   coordinator.Result
 }
 
-var _ coordinator.Machine = (*Shard)(nil)
+var (
+	_ coordinator.Machine  = (*Shard)(nil)
+	_ coordinator.Answerer = (*Shard)(nil)
+)
 
 // New is an empty shard. The seed makes member ids; it must differ between
 // shards and incarnations.

@@ -1,6 +1,8 @@
 package group
 
 import (
+	"time"
+
 	"github.com/kbroker/kbroker/coordinator"
 	"github.com/kbroker/kbroker/protocol"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -8,11 +10,28 @@ import (
 
 // heartbeat is Heartbeat. It moves the member's deadline and nothing else.
 func (s *Shard) heartbeat(r coordinator.Request, m *kmsg.HeartbeatRequest) {
-	// The reply and the list that it is in are one allocation.
-	a := &struct {
-		one  [1]coordinator.Reply
-		resp kmsg.HeartbeatResponse
-	}{}
+	resp, ok := s.answerHeartbeat(m)
+	if !ok {
+		s.classicOnConsumer(r, s.get(m.Group))
+		return
+	}
+	s.reply(r.Token, resp)
+}
+
+// Answer implements coordinator.Answerer for heartbeats, but for those in groups of
+// the consumer protocol. The answer tells of the rebalance alone: a follower that is
+// slow to take commits costs nobody a session.
+func (s *Shard) Answer(now time.Time, msg any) (response any, ok bool) {
+	m, ok := msg.(*kmsg.HeartbeatRequest)
+	if !ok {
+		return nil, false
+	}
+	s.begin(now)
+	return s.answerHeartbeat(m)
+}
+
+// answerHeartbeat is false for a group of the consumer protocol.
+func (s *Shard) answerHeartbeat(m *kmsg.HeartbeatRequest) (*kmsg.HeartbeatResponse, bool) {
 	err := protocol.ErrUnknownMemberID
 	g := s.get(m.Group)
 	switch {
@@ -20,14 +39,11 @@ func (s *Shard) heartbeat(r coordinator.Request, m *kmsg.HeartbeatRequest) {
 		err = protocol.ErrInvalidGroupID
 	case g == nil:
 	case g.isConsumer():
-		s.classicOnConsumer(r, g)
-		return
+		return nil, false
 	default:
 		err = s.beat(&g.classic, m)
 	}
-	a.resp.ErrorCode = code(err)
-	a.one[0] = coordinator.Reply{Token: r.Token, Response: &a.resp}
-	s.out.Replies = a.one[:]
+	return &kmsg.HeartbeatResponse{ErrorCode: code(err)}, true
 }
 
 func (s *Shard) beat(c *classic, m *kmsg.HeartbeatRequest) protocol.Code {

@@ -86,6 +86,18 @@ func (m *machine) Handle(now time.Time, r coordinator.Request) coordinator.Resul
 	panic(fmt.Sprintf("asked %T", r.Msg))
 }
 
+// Answer knows two answers; one of them sets a deadline.
+func (m *machine) Answer(_ time.Time, msg any) (any, bool) {
+	switch q := msg.(type) {
+	case beat:
+		return "at once", true
+	case later:
+		m.waits = append(m.waits, waits{coordinator.NoToken, q.at})
+		return "armed", true
+	}
+	return nil, false
+}
+
 func (m *machine) Apply(e coordinator.Entry) error {
 	if m.onApply != nil {
 		m.onApply()
@@ -148,7 +160,9 @@ func (m *machine) Expire(now time.Time) (res coordinator.Result) {
 		if w.at.After(now) {
 			return false
 		}
-		res.Replies = append(res.Replies, coordinator.Reply{Token: w.token, Response: "expired"})
+		if w.token != coordinator.NoToken {
+			res.Replies = append(res.Replies, coordinator.Reply{Token: w.token, Response: "expired"})
+		}
 		return true
 	})
 	return res

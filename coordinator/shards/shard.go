@@ -21,6 +21,7 @@ type shard struct {
 	replica   *replica.Replica
 	since     cluster.LeaderEpoch // the leadership, as replica.LeadingSince names it
 	elected   time.Time
+	answerer  coordinator.Answerer // the machine, if it is one
 
 	// gone: dropped. Nothing is handed to the machine, appended or answered any
 	// more; every request that is known fails with ErrNotCoordinator.
@@ -59,8 +60,10 @@ type marker struct {
 }
 
 func newShard(s *Set, partition int32, r *replica.Replica, since cluster.LeaderEpoch) *shard {
-	return &shard{set: s, partition: partition, replica: r, since: since, elected: s.o.Clock.Now(),
-		machine: s.o.New(partition), waiting: map[coordinator.Token]func(any, error){}}
+	m := s.o.New(partition)
+	answerer, _ := m.(coordinator.Answerer)
+	return &shard{set: s, partition: partition, replica: r, since: since, elected: s.o.Clock.Now(), answerer: answerer,
+		machine: m, waiting: map[coordinator.Token]func(any, error){}}
 }
 
 // push queues an event, and runs the shard if nobody does. While the shard is

@@ -90,22 +90,37 @@ func (s *socket) tryRead(fd uintptr) bool {
 	return true
 }
 
-// readFD is read(2); io.EOF at the end.
+// readFD is recv(2); io.EOF at the end.
 func readFD(fd uintptr, b []byte) (int, error) {
 	for {
-		n, err := syscall.Read(int(fd), b)
+		n, _, errno := socketCall(syscall.SYS_RECVFROM, fd, b, syscall.MSG_DONTWAIT)
 		switch {
-		case err == syscall.EINTR:
-		case err == syscall.EAGAIN:
-			return 0, err
-		case err != nil:
-			return 0, os.NewSyscallError("read", err)
+		case errno == syscall.EINTR:
+		case errno == syscall.EAGAIN:
+			return 0, syscall.EAGAIN
+		case errno != 0:
+			return 0, os.NewSyscallError("recv", errno)
 		case n == 0:
 			return 0, io.EOF
 		default:
-			return n, nil
+			return int(n), nil
 		}
 	}
+}
+
+// briefCall is how much a call moves that the runtime is not told of.
+const briefCall = 64 << 10
+
+// socketCall is recvfrom(2) or sendto(2) on a socket that never blocks. The runtime
+// need not look for work for a processor that is back at once: telling it costs a
+// request that is alone more than the bookkeeping itself, since its monitor keeps
+// looking then.
+func socketCall(trap, fd uintptr, b []byte, flags uintptr) (n, _ uintptr, errno syscall.Errno) {
+	p, size := unsafe.Pointer(unsafe.SliceData(b)), uintptr(len(b))
+	if size > briefCall {
+		return syscall.Syscall6(trap, fd, uintptr(p), size, flags, 0, 0)
+	}
+	return syscall.RawSyscall6(trap, fd, uintptr(p), size, flags, 0, 0)
 }
 
 func (s *socket) readFull(c *Conn, b []byte) error {
@@ -155,7 +170,7 @@ func (s *socket) write(b []byte, more bool) error {
 
 func (s *socket) tryWrite(fd uintptr) bool {
 	for len(s.out) > 0 {
-		n, _, errno := syscall.Syscall6(syscall.SYS_SENDTO, fd, uintptr(unsafe.Pointer(&s.out[0])), uintptr(len(s.out)), s.flags, 0, 0)
+		n, _, errno := socketCall(syscall.SYS_SENDTO, fd, s.out, s.flags)
 		switch errno {
 		case 0:
 			s.out = s.out[n:]

@@ -157,8 +157,15 @@ func (w *wireConn) reply() error {
 		return fmt.Errorf("a reply to no request (xid %d)", xid)
 	}
 	w.answered(r.at)
+	if code == codeUnimplemented && r.op == opMultiRead {
+		w.link.s.noMultiRead.Store(true)
+	}
 	if code != 0 {
 		return nil // the library does not look at the body
+	}
+	if r.op == opMultiRead { // its reader checks it
+		w.in = getOfMultiRead(w.frame)
+		return nil
 	}
 	return checkReply(r.op, body)
 }
@@ -190,6 +197,12 @@ func (w *wireConn) Write(p []byte) (int, error) {
 		return 0, io.ErrShortWrite
 	}
 	xid, op := int32(binary.BigEndian.Uint32(p[4:])), int32(binary.BigEndian.Uint32(p[8:]))
+	frame := p
+	if op == opGetData {
+		if m := w.link.multiReadOf(p); m != nil {
+			frame, op = m, opMultiRead
+		}
+	}
 	w.mu.Lock()
 	switch {
 	case w.connectAt.IsZero(): // the connect request has neither
@@ -200,11 +213,13 @@ func (w *wireConn) Write(p []byte) (int, error) {
 		w.asked[xid] = request{op, now}
 	}
 	w.mu.Unlock()
-	n, err := w.Conn.Write(p)
-	if err == nil && op == opSetWatches {
+	if _, err := w.Conn.Write(frame); err != nil {
+		return 0, err
+	}
+	if op == opSetWatches {
 		w.link.watchesSent()
 	}
-	return n, err
+	return len(p), nil
 }
 
 func (w *wireConn) Close() error {

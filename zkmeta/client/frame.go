@@ -28,6 +28,7 @@ const (
 	opChildren2  = 12
 	opCheck      = 13
 	opMulti      = 14
+	opMultiRead  = 22
 	opSetAuth    = 100
 	opSetWatches = 101
 	opClose      = -11

@@ -247,6 +247,9 @@ func FuzzCheckReply(f *testing.F) {
 	f.Fuzz(func(t *testing.T, op int32, body []byte) {
 		_ = checkReply(op, body)
 		_ = checkEvent(body)
+		if out, err := parseMultiRead(body, int(op)&7); err == nil && len(out) != int(op)&7 {
+			t.Errorf("%d answers instead of %d", len(out), int(op)&7)
+		}
 		if frame, err := readFrame(bytes.NewReader(body), nil, 1<<20); err == nil {
 			_, _ = parseHandshake(frame)
 		}

@@ -37,6 +37,9 @@ type link struct {
 	held      bool      // up, but the library's SetWatches has not been sent yet
 	epoch     int       // counts the times that up became true
 	downSince time.Time // while not up
+	// What names stand for while a MultiRead may be sent.
+	lists      map[string][]byte
+	listSerial int
 }
 
 // newLink makes the library connect.

@@ -28,6 +28,9 @@ type session struct {
 	timeout    time.Duration
 	chroot     string
 	done       chan struct{}
+	// A MultiRead came to nothing, perhaps for its answer's size: the next list is
+	// read one by one.
+	oneByOne atomic.Bool
 
 	// Guarded by s.mu.
 	connected bool
@@ -217,10 +220,14 @@ func (x *session) Children(ctx context.Context, path string, watch bool) ([]stri
 
 func (x *session) GetMany(ctx context.Context, paths []string, watch bool) []zkmeta.Read {
 	out := make([]zkmeta.Read, len(paths))
-	each(len(paths), func(i int) {
-		data, st, err := x.Get(ctx, paths[i], watch)
-		out[i] = zkmeta.Read{Path: paths[i], Data: data, Stat: st, Err: err}
-	})
+	for i := range out {
+		out[i].Path = paths[i]
+	}
+	if !watch && len(paths) > 1 && !x.s.noMultiRead.Load() && !x.oneByOne.Swap(false) {
+		x.getMany(ctx, out)
+		return out
+	}
+	each(len(paths), func(i int) { out[i].Data, out[i].Stat, out[i].Err = x.Get(ctx, paths[i], watch) })
 	return out
 }
 

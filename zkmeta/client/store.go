@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -25,6 +26,8 @@ type store struct {
 	quit       chan struct{}
 	done       chan struct{}  // the owner goroutine has ended
 	closers    sync.WaitGroup // the library's Close calls
+
+	noMultiRead atomic.Bool // the server said that it has none
 
 	mu         sync.Mutex // for memory only; link.mu may be taken under it
 	closed     bool

@@ -19,6 +19,7 @@ const (
 	Refuse           // cut what there is, hang up on new connections
 	Mute             // accept, keep, and say nothing, in either direction
 	DropReplies      // the requests arrive, the replies do not
+	OldServer        // a MultiRead is answered as by 3.5: not implemented, and hung up on
 )
 
 // Proxy stands between a client and a ZooKeeper server.
@@ -33,6 +34,7 @@ type Proxy struct {
 	changed  chan struct{} // closed and replaced with every change of mode
 	conns    map[net.Conn]struct{}
 	accepted int
+	asked    map[int32]int // requests that came, by operation
 	closed   bool
 	id       int64 // of the session that the server gave last
 	password []byte
@@ -45,7 +47,7 @@ func StartProxy(t testing.TB, server string) *Proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Proxy{Addr: l.Addr().String(), server: server, l: l, changed: make(chan struct{}), conns: map[net.Conn]struct{}{}}
+	p := &Proxy{Addr: l.Addr().String(), server: server, l: l, changed: make(chan struct{}), conns: map[net.Conn]struct{}{}, asked: map[int32]int{}}
 	p.wg.Go(p.accept)
 	t.Cleanup(p.close)
 	return p
@@ -88,6 +90,13 @@ func (p *Proxy) Accepted() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.accepted
+}
+
+// Asked is how many requests for an operation came so far.
+func (p *Proxy) Asked(op int32) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asked[op]
 }
 
 func (p *Proxy) accept() {
@@ -153,6 +162,9 @@ func (p *Proxy) pump(to, from net.Conn, replies bool) {
 		if p.drops(replies) {
 			continue
 		}
+		if !first && !replies && p.refuses(from, frame) {
+			return
+		}
 		if _, err := to.Write(frame); err != nil {
 			return
 		}
@@ -177,6 +189,30 @@ func (p *Proxy) drops(replies bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.mode == DropReplies && replies
+}
+
+// opMultiRead came with 3.6.
+const opMultiRead = 22
+
+// refuses counts a request, and answers one that an old server does not know.
+func (p *Proxy) refuses(client net.Conn, frame []byte) bool {
+	if len(frame) < 12 {
+		return false
+	}
+	op := int32(binary.BigEndian.Uint32(frame[8:]))
+	p.mu.Lock()
+	p.asked[op]++
+	old := p.mode == OldServer
+	p.mu.Unlock()
+	if !old || op != opMultiRead {
+		return false
+	}
+	answer := binary.BigEndian.AppendUint32(nil, 16)
+	answer = append(answer, frame[4:8]...)
+	answer = append(answer, make([]byte, 8)...)
+	unimplemented := int32(-6)
+	_, _ = client.Write(binary.BigEndian.AppendUint32(answer, uint32(unimplemented)))
+	return true
 }
 
 // mayPass waits while the proxy is mute.
