@@ -234,9 +234,9 @@ func (s *Shard) describeConsumer(c *consumers, w *kmsg.ConsumerGroupDescribeResp
 	for _, m := range c.sorted() {
 		x := kmsg.NewConsumerGroupDescribeResponseGroupMember()
 		x.MemberID, x.MemberEpoch, x.ClientID, x.ClientHost = m.id, m.epoch, m.clientID, m.clientHost
-		x.InstanceID, x.RackID, x.SubscribedTopicRegex = optionalText(m.instance), optionalText(m.rack), optionalText(m.regex)
-		x.SubscribedTopics = m.topics
-		x.Assignment.TopicPartitions = s.describeSet(m.assigned)
+		x.InstanceID, x.RackID = optionalText(m.instance), optionalText(m.rack)
+		x.SubscribedTopics, x.SubscribedTopicRegex = m.topics, &m.regex // Kafka says "" for none
+		x.Assignment.TopicPartitions = s.describeSet(m.assigned.Or(m.revoking))
 		x.TargetAssignment.TopicPartitions = s.describeSet(c.target[m.id])
 		if x.MemberType = 1; m.classic != nil {
 			x.MemberType = 0
