@@ -3,6 +3,7 @@ package group
 import (
 	"encoding/binary"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -60,11 +61,18 @@ func newRig(t testing.TB, config Config, seed uint64) *rig {
 	return r
 }
 
-// ask hands the shard a request.
+// ask hands the shard a request. What it has an answer to at once is what it would
+// have handled so.
 func (r *rig) ask(q coordinator.Request) (coordinator.Token, coordinator.Result) {
+	r.t.Helper()
 	r.token++
 	q.Token = r.token
-	return r.token, r.took(r.s.Handle(r.now, q))
+	answer, ok := r.s.Answer(r.now, q.Msg)
+	res := r.s.Handle(r.now, q)
+	if ok && (len(res.Records) > 0 || !reflect.DeepEqual(res.Replies, []coordinator.Reply{{Token: q.Token, Response: answer}})) {
+		r.t.Fatalf("%+v at once: %+v; handled: %+v", q.Msg, answer, res)
+	}
+	return r.token, r.took(res)
 }
 
 // took appends what a step wants written and replays it.

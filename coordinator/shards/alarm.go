@@ -54,8 +54,8 @@ func (s *shard) nextAlarmLocked(r *round) (time.Time, bool) {
 	return at, ok
 }
 
-// arm sees to it that the shard is woken at a time or before. Only who runs the
-// shard calls it, with no lock held.
+// arm sees to it that the shard is woken at a time or before. It is called with no
+// lock held. Of two at once, one may leave an alarm behind that nobody waits for.
 func (s *shard) arm(at time.Time) {
 	s.mu.Lock()
 	if s.gone.Load() || s.deaf || s.alarm != nil && !at.Before(s.alarm.at) {

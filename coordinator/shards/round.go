@@ -42,13 +42,13 @@ type round struct {
 
 // round does one, and reports whether there may be more to do.
 func (s *shard) round() bool {
-	r := round{now: s.set.o.Clock.Now()}
 	s.work.Lock()
 	if !s.takeLocked() {
 		s.work.Unlock()
 		return false
 	}
-	if s.gone.Load() { // drop came between the queue and here
+	r := round{now: s.set.o.Clock.Now()} // not earlier: an alarm among the events would seem to come too soon
+	if s.gone.Load() {                   // drop came between the queue and here
 		for ; s.next < len(s.todo); s.next++ {
 			r.prompt = s.todo[s.next].failed(r.prompt)
 		}

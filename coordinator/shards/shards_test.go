@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kbroker/kbroker/coordinator"
+	"github.com/kbroker/kbroker/internal/clock"
 	"github.com/kbroker/kbroker/logstore"
 	"github.com/kbroker/kbroker/partition"
 )
@@ -348,5 +349,82 @@ func TestMachineRepliesToNobody(t *testing.T) {
 		}()
 		r.machine(0).waits = []waits{{token: 99, at: r.clock.Now()}}
 		r.ask(0, get{"a"})
+	})
+}
+
+// What a machine has at once waits for nothing, and overtakes nobody.
+func TestAnswersAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		at := func(msg, want any) {
+			t.Helper()
+			if got, ok := r.set.Answer(0, msg); got != want || ok != (want != nil) {
+				t.Fatalf("%T at once: %v, %v; want %v", msg, got, ok, want)
+			}
+		}
+		at(beat{}, nil) // nothing is led
+		r.lead(0, 1, 2)
+		at(beat{}, "at once")
+		at(get{"a"}, nil)
+		first := r.ask(0, put{"a", "1"})
+		at(beat{}, "at once") // though nothing is committed
+		first.waits()
+		r.ask(0, check{func() { at(beat{}, nil) }}) // in the middle of a round
+		at(later{r.clock.Now().Add(time.Second)}, "armed")
+		r.clock.Advance(999 * time.Millisecond)
+		synctest.Wait()
+		if n := len(r.machine(0).expired); n != 0 {
+			t.Fatalf("expired %d times before the deadline", n)
+		}
+		r.clock.Advance(time.Millisecond)
+		synctest.Wait()
+		if n := len(r.machine(0).expired); n != 1 {
+			t.Fatalf("expired %d times at the deadline that an answer set", n)
+		}
+		if n := r.set.Counts().Requests; n != 5 {
+			t.Errorf("%d requests are counted, want 5", n)
+		}
+		r.order(0, 2, 1, 2)
+		synctest.Wait()
+		at(beat{}, nil) // the leadership is over
+	})
+}
+
+// slow is a clock that much may happen after a look at.
+type slow struct {
+	clock.Clock
+	after func()
+}
+
+func (c *slow) Now() time.Time {
+	now := c.Clock.Now()
+	if f := c.after; f != nil {
+		c.after = nil
+		f()
+	}
+	return now
+}
+
+// A round that is held up right after its look at the clock meets an alarm that
+// rang later: that is not one of a timer that was closed.
+func TestAlarmWhileARoundBegins(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.set.Close()
+		c := &slow{Clock: r.clock}
+		o := r.options()
+		o.Clock = c
+		r.set = New(o)
+		r.lead(0, 1)
+		first := r.ask(0, later{r.clock.Now().Add(time.Second)})
+		c.after = func() {
+			r.clock.Advance(time.Second)
+			synctest.Wait()
+		}
+		r.ask(0, get{"a"}).is("")
+		synctest.Wait()
+		first.is("expired")
+		second := r.ask(0, later{r.clock.Now().Add(time.Second)})
+		r.clock.Advance(time.Second)
+		synctest.Wait()
+		second.is("expired")
 	})
 }
