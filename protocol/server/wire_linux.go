@@ -90,20 +90,20 @@ func (s *socket) tryRead(fd uintptr) bool {
 	return true
 }
 
-// readFD is recv(2); io.EOF at the end.
+// readFD reads what is there; io.EOF at the end.
 func readFD(fd uintptr, b []byte) (int, error) {
 	for {
-		n, _, errno := socketCall(syscall.SYS_RECVFROM, fd, b, syscall.MSG_DONTWAIT)
+		n, err := receive(fd, b)
 		switch {
-		case errno == syscall.EINTR:
-		case errno == syscall.EAGAIN:
-			return 0, syscall.EAGAIN
-		case errno != 0:
-			return 0, os.NewSyscallError("recv", errno)
+		case err == syscall.EINTR:
+		case err == syscall.EAGAIN:
+			return 0, err
+		case err != nil:
+			return 0, os.NewSyscallError("recv", err)
 		case n == 0:
 			return 0, io.EOF
 		default:
-			return int(n), nil
+			return n, nil
 		}
 	}
 }
