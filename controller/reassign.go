@@ -59,14 +59,19 @@ func reassignTo(a cluster.Assignment, target []cluster.BrokerID) cluster.Assignm
 }
 
 // completing reports whether all that is left of a reassignment is to drop the
-// old replicas: each of the new ones is in the ISR and may lead.
+// old replicas: each of the new ones is in the ISR and may lead, and the partition
+// is led. A leader that has to be found, or trusted again, is first: it is a
+// matter of the whole ISR.
 func (im *Image) completing(p *partition) bool {
 	if !reassigning(p.assignment) || !p.known || p.topic.deleting {
 		return false
 	}
+	if !im.online(p, p.state.Leader) || p.suspect && im.leaderRestarted(p) {
+		return false
+	}
 	target := targetOf(p.assignment)
 	for _, id := range target {
-		if !slices.Contains(p.state.ISR, id) || !im.online(p, id) {
+		if !slices.Contains(p.state.ISR, id) || !im.fit(p, id) {
 			return false
 		}
 	}

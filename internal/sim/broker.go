@@ -318,16 +318,31 @@ func (b *broker) order(from cluster.BrokerID, epoch cluster.ControllerEpoch, s c
 	case s.StopReplica != nil:
 		for _, t := range s.StopReplica.Topics {
 			for _, sp := range t.Partitions {
-				if h := b.replicas[sp.Partition]; h != nil && (sp.LeaderEpoch < 0 || sp.LeaderEpoch >= h.State.LeaderEpoch()) {
-					b.w.say("b%d t-%d stops", b.id, sp.Partition)
-					h.State.Stopped()
-					h.unfollow()
-					h.roleChanged()
-				}
+				b.stopReplica(sp)
 			}
 		}
 	}
 	return a
+}
+
+// stopReplica carries out one partition of a StopReplica.
+func (b *broker) stopReplica(sp controller.StopReplicaPartition) {
+	h := b.replicas[sp.Partition]
+	if h != nil {
+		if sp.LeaderEpoch >= 0 && sp.LeaderEpoch < h.State.LeaderEpoch() && b.w.cfg.variant != UnfencedStop {
+			b.w.say("b%d t-%d does not stop: the order is of epoch %d", b.id, sp.Partition, sp.LeaderEpoch)
+			return
+		}
+		b.w.say("b%d t-%d stops", b.id, sp.Partition)
+		h.State.Stopped()
+		h.unfollow()
+		h.roleChanged()
+	}
+	if sp.Delete {
+		b.w.say("b%d t-%d is deleted", b.id, sp.Partition)
+		b.replicas[sp.Partition], b.disk[sp.Partition] = nil, diskLog{}
+		b.w.check.deleted(b.id, sp.Partition)
+	}
 }
 
 func (b *broker) update(u *controller.UpdateMetadata) {
@@ -406,7 +421,11 @@ func (b *broker) alter() {
 	for len(b.proposals) > 0 && !b.altering {
 		p := b.proposals[0]
 		h := b.replicas[p]
-		prop, ok := h.State.Pending()
+		var prop partition.Proposal
+		ok := h != nil
+		if ok {
+			prop, ok = h.State.Pending()
+		}
 		if !ok {
 			b.proposals = b.proposals[1:]
 			continue

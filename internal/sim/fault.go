@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kbroker/kbroker/cluster"
@@ -28,10 +29,13 @@ const (
 	Wipe                           // A dies, and its disk is replaced
 	Depose                         // somebody deletes the controller's znode while its session lives
 	faultKinds
+
+	// Move asks for partition A on the brokers To; To = 0 cancels.
+	Move = faultKinds
 )
 
 var faultNames = [...]string{"kill", "power-loss", "stop", "pause", "cut-one-way", "cut", "isolate", "cut-from-others", "cut-from-store",
-	"store-down", "end-session", "preferred", "wipe", "depose"}
+	"store-down", "end-session", "preferred", "wipe", "depose", "move"}
 
 func (k FaultKind) String() string { return faultNames[k] }
 
@@ -51,6 +55,7 @@ type Fault struct {
 	Kind FaultKind
 	Aim  Aim
 	A, B int
+	To   int // of a Move: ids of brokers, a digit each
 	For  time.Duration
 }
 
@@ -66,6 +71,9 @@ func (f Fault) String() string {
 	}
 	if f.Kind == CutOneWay || f.Kind == CutBoth {
 		who += fmt.Sprintf(" and b%d", f.B)
+	}
+	if f.Kind == Move {
+		return fmt.Sprintf("%.3fs move t-%d to %d", f.At.Seconds(), f.A, f.To)
 	}
 	return fmt.Sprintf("%.3fs %s %s for %v", f.At.Seconds(), f.Kind, who, f.For)
 }
@@ -91,6 +99,12 @@ func (w *World) happen(f Fault) {
 	if f.Kind == StoreDown {
 		for _, o := range w.brokers {
 			w.cutBoth(o.node.id, 0, f.For)
+		}
+		return
+	}
+	if f.Kind == Move {
+		if c := w.store.controller; c != nil {
+			w.broker(c.id).reassign(int32(f.A%w.cfg.partitions()), w.digits(f.To))
 		}
 		return
 	}
@@ -140,6 +154,18 @@ func (w *World) happen(f Fault) {
 			w.broker(c.id).elect(controller.PreferredElection)
 		}
 	}
+}
+
+// digits are the brokers that a number names, a digit each.
+func (w *World) digits(n int) []cluster.BrokerID {
+	var ids []cluster.BrokerID
+	for ; n > 0; n /= 10 {
+		if id := cluster.BrokerID(n % 10); w.broker(id) != nil {
+			ids = append(ids, id)
+		}
+	}
+	slices.Reverse(ids)
+	return ids
 }
 
 // maybeFlip takes the leadership away soon after an append: the leader lives on,
@@ -291,4 +317,39 @@ func Draw(seed uint64) Config {
 		}
 	}
 	return c
+}
+
+// DrawMoves makes the configuration of a seed with reassignments: that of Draw,
+// or in a third of the seeds of DrawGroups, in which replicas are moved now and
+// then, often one soon after the other.
+func DrawMoves(seed uint64) Config {
+	l := luck{seed ^ 0x6d6f766573}
+	c := Draw(seed)
+	if l.once(3) {
+		c = DrawGroups(seed)
+	}
+	gap := l.between(time.Second, 10*time.Second)
+	for at := 2 * time.Second; at < c.Faulty; at += l.between(gap/10, 2*gap) {
+		c.Faults = append(c.Faults, Fault{At: at, Kind: Move, A: l.below(c.partitions()), To: l.brokers(c.Brokers)})
+	}
+	return c
+}
+
+// brokers are one to three of them in some order, a digit each; now and then
+// none.
+func (l *luck) brokers(n int) int {
+	if l.once(8) {
+		return 0
+	}
+	ids := make([]int, n)
+	for i := range ids {
+		ids[i] = i + 1
+	}
+	to := 0
+	for range 1 + l.below(3) {
+		i := l.below(len(ids))
+		to = to*10 + ids[i]
+		ids = slices.Delete(ids, i, i+1)
+	}
+	return to
 }

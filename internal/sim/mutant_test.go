@@ -59,6 +59,11 @@ var mutants = []struct{ name, file, was, is string }{
 	{"revoked-unasked", "coordinator/group/consumer_reconcile.go", "len(surplus) > 0 && holds(owned, surplus)", "false"},
 	{"consumer-session-not-kept", "coordinator/group/consumer_heartbeat.go", "	s.arm(&l.session, s.config.Consumer.SessionTimeout)\n", "	if !l.session.armed() {\n		s.arm(&l.session, s.config.Consumer.SessionTimeout)\n	}\n"},
 	{"revoke-for-ever", "coordinator/group/consumer_heartbeat.go", "		s.armRevoke(l, reached)\n", "		s.armRevoke(l, reached)\n		s.disarm(&l.revoke)\n"},
+	{"complete-outside-isr", "controller/reassign.go", "!slices.Contains(p.state.ISR, id) || !im.fit(p, id)", "!im.fit(p, id)"},
+	{"complete-unled", "controller/reassign.go", "!im.online(p, p.state.Leader) || p.suspect && im.leaderRestarted(p)", "false"},
+	{"delete-whom-the-state-names", "controller/reassign.go", "if p.state.Leader == id || slices.Contains(p.state.ISR, id) {", "if p.state.Leader == id {"},
+	{"drop-the-isr", "controller/reassign.go", "if p.known && !slices.ContainsFunc(p.state.ISR", "if false && !slices.ContainsFunc(p.state.ISR"},
+	{"assignment-untold", "controller/reassign.go", "return p.moving && !p.told.Equal(im.effective(p))", "return false"},
 	{"bounce-unnoticed", "controller/facts.go", "case live && old.Epoch == b.Epoch:", "case live:"},
 }
 
@@ -96,11 +101,14 @@ func TestMutants(t *testing.T) {
 			if strings.HasPrefix(m.file, "coordinator/") {
 				test = "^TestGroupSeeds$"
 			}
+			if m.file == "controller/reassign.go" {
+				test = "^TestMoveSeeds$"
+			}
 			if strings.HasPrefix(m.file, "coordinator/group/consumer_") {
 				test = "^TestConsumerSeeds$"
 			}
 			cmd := exec.Command("go", "test", "-overlay", overlay, "-count=1", "-run", test, ".", "-sim.brief",
-				"-sim.seeds", strconv.Itoa(*mutantSeeds), "-sim.groupseeds", strconv.Itoa(*mutantSeeds))
+				"-sim.seeds", strconv.Itoa(*mutantSeeds), "-sim.groupseeds", strconv.Itoa(*mutantSeeds), "-sim.moveseeds", strconv.Itoa(*mutantSeeds))
 			out, err := cmd.CombinedOutput()
 			switch found := caught.FindSubmatch(out); {
 			case found != nil:

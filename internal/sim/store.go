@@ -20,7 +20,8 @@ type store struct {
 	controller *incumbent
 	epoch      cluster.ControllerEpoch
 	states     map[int32]cluster.LeaderAndISR
-	versions   [2]uint64 // how often registrations and the controller changed
+	topic      cluster.ZKVersion // of the topic's znode: its assignments are the world's
+	versions   [2]uint64         // how often registrations and the controller changed
 }
 
 type session struct {
@@ -201,6 +202,9 @@ func (s *store) write(id int, epoch cluster.ControllerEpoch, writes []controller
 }
 
 func (s *store) writeOne(epoch cluster.ControllerEpoch, wr controller.Write) controller.Result {
+	if wr.Kind == controller.SetAssignment {
+		return s.writeAssignment(wr)
+	}
 	old, exists := s.states[wr.Partition]
 	switch wr.Kind {
 	case controller.CreateState:
@@ -223,6 +227,29 @@ func (s *store) writeOne(epoch cluster.ControllerEpoch, wr controller.Write) con
 	s.w.say("store: t-%d leader %d epoch %d ISR %v version %d (%s)", wr.Partition, n.Leader, n.LeaderEpoch, n.ISR, n.ZKVersion, wr.Why)
 	s.w.check.stateWritten(wr.Partition, old, exists, n, epoch)
 	return controller.Result{Accepted: true, Version: n.ZKVersion}
+}
+
+// writeAssignment changes the topic's znode.
+func (s *store) writeAssignment(wr controller.Write) controller.Result {
+	if wr.Version != s.topic {
+		return controller.Result{}
+	}
+	s.topic++
+	for _, m := range wr.Moves {
+		s.w.assignments[m.Partition] = m.Assignment
+		s.w.say("store: t-%d replicas %v, adding %v, removing %v (%s)", m.Partition, m.Assignment.Replicas, m.Assignment.Adding, m.Assignment.Removing, wr.Why)
+		s.w.check.assigned(m.Partition, m.Assignment)
+	}
+	return controller.Result{Accepted: true, Version: s.topic}
+}
+
+// readTopic reads the topic's znode.
+func (s *store) readTopic() controller.Topic {
+	t := controller.Topic{Name: topicName, ID: topicID, Version: s.topic, Partitions: map[int32]cluster.Assignment{}}
+	for p, a := range s.w.assignments {
+		t.Partitions[int32(p)] = a
+	}
+	return t
 }
 
 // partitionState is what is there of a partition.

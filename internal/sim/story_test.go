@@ -111,6 +111,12 @@ func fault(t *testing.T, d *datadriven.TestData, line string) Fault {
 		case w[i] == "for":
 			i++
 			f.For = span(t, d, w[i])
+		case w[i] == "to":
+			i++
+			var err error
+			if f.To, err = strconv.Atoi(w[i]); err != nil {
+				t.Fatalf("%s: %v", d.Pos, err)
+			}
 		case w[i] == "controller":
 			f.Aim = AtController
 		case strings.HasPrefix(w[i], "leader-of-"):

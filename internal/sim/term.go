@@ -65,14 +65,10 @@ func (t *term) later(f func()) {
 func (t *term) load() {
 	s := t.b.w.store
 	t.ask(func(reply func(func())) {
-		brokers, states := s.registered(), slices.Clone(s.allStates())
+		brokers, states, topic := s.registered(), slices.Clone(s.allStates()), s.readTopic()
 		reply(func() {
 			for _, b := range brokers {
 				t.im.BrokerStarted(b)
-			}
-			topic := controller.Topic{Name: topicName, ID: topicID, Partitions: map[int32]cluster.Assignment{}}
-			for p, a := range t.b.w.assignments {
-				topic.Partitions[int32(p)] = a
 			}
 			t.im.TopicRead(topic)
 			for _, st := range states {
@@ -139,10 +135,10 @@ func (t *term) write(plan controller.Plan, done func(results []controller.Result
 	s, id := t.b.w.store, t.b.session
 	t.ask(func(reply func(func())) {
 		results, v := s.write(id, t.epoch, plan.Writes)
-		states := s.read(plan.Writes)
+		states, topic := s.read(plan.Writes), s.readTopic()
 		reply(func() {
 			if v == carriedOut {
-				t.settle(plan, results, states)
+				t.settle(plan, results, states, topic)
 				done(results, false)
 				return
 			}
@@ -156,35 +152,48 @@ func (t *term) write(plan controller.Plan, done func(results []controller.Result
 	}, func() { t.lookUp(plan, done) })
 }
 
-// settle also takes over the states of writes that were refused.
-func (t *term) settle(plan controller.Plan, results []controller.Result, states []partitionState) {
+// settle also takes over what is there instead of writes that were refused.
+func (t *term) settle(plan controller.Plan, results []controller.Result, states []partitionState, topic controller.Topic) {
 	t.im.Settle(plan, results)
 	for i, r := range results {
-		if !r.Accepted && states[i].exists {
+		switch {
+		case r.Accepted:
+		case plan.Writes[i].Kind == controller.SetAssignment:
+			t.im.TopicRead(topic)
+		case states[i].exists:
 			t.im.StateRead(tp(states[i].p), states[i].state)
 		}
 	}
 }
 
-// lookUp settles writes of unknown outcome: a state that is just as it would
-// have been written was written.
+// lookUp settles writes of unknown outcome: what is just as it would have been
+// written was written.
 func (t *term) lookUp(plan controller.Plan, done func([]controller.Result, bool)) {
 	s := t.b.w.store
 	t.ask(func(reply func(func())) {
-		states := s.read(plan.Writes)
+		states, topic := s.read(plan.Writes), s.readTopic()
 		reply(func() {
 			results := make([]controller.Result, len(plan.Writes))
 			for i, wr := range plan.Writes {
+				if wr.Kind == controller.SetAssignment {
+					results[i] = controller.Result{Accepted: topic.Version == wr.Version+1 && made(wr.Moves, topic), Version: topic.Version}
+					continue
+				}
 				want := wr.State
 				want.ZKVersion++
 				if states[i].exists && states[i].state.Equal(want) {
 					results[i] = controller.Result{Accepted: true, Version: want.ZKVersion}
 				}
 			}
-			t.settle(plan, results, states)
+			t.settle(plan, results, states, topic)
 			done(results, false)
 		})
 	}, func() { t.inbox = append([]func(){func() { t.lookUp(plan, done) }}, t.inbox...) })
+}
+
+// made reports whether a topic is assigned as moves say.
+func made(moves []controller.Move, topic controller.Topic) bool {
+	return !slices.ContainsFunc(moves, func(m controller.Move) bool { return !topic.Partitions[m.Partition].Equal(m.Assignment) })
 }
 
 // matchSenders has one sender for each live incarnation of a broker.
@@ -355,5 +364,18 @@ func (b *broker) elect(kind controller.Election, partitions ...int32) {
 			}
 		}
 		t.im.Elect(kind, list)
+	})
+}
+
+// reassign asks for other replicas of a partition; with none for the end of a
+// reassignment under way, back to where it began.
+func (b *broker) reassign(p int32, replicas []cluster.BrokerID) {
+	t := b.term
+	if t == nil {
+		return
+	}
+	t.later(func() {
+		code, why := t.im.Reassign(tp(p), replicas)
+		b.w.say("b%d is asked for t-%d on %v: %d %s", b.id, p, replicas, code, why)
 	})
 }

@@ -22,6 +22,7 @@ const (
 	WriteWithoutVersion Variant = "write-without-version"  // the store does not check the state's version
 	ReadToLEO           Variant = "read-to-leo"            // consumers read what is not committed
 	LatestIsHW          Variant = "latest-is-hw"           // LATEST is answered while HW is behind the epoch's start
+	UnfencedStop        Variant = "unfenced-stop"          // a StopReplica of an older epoch is carried out
 	UnknownIsFinal      Variant = "unknown-is-final"       // a write of unknown outcome is answered INVALID_UPDATE_VERSION
 
 	// Of coordinators; coordinator.Machine and what drives it.

@@ -148,6 +148,7 @@ type Result struct {
 	Committed int
 	Elections int
 	Excused   map[string]int
+	Moved     int // assignments at the end of a reassignment
 	Groups    GroupResult
 }
 
@@ -178,7 +179,7 @@ func Run(cfg Config, trace func(string)) Result {
 }
 
 func (w *World) result() Result {
-	r := Result{Violation: w.check.found, Hash: w.hash, Events: w.events, Logical: w.now, Acked: w.acked, Excused: w.check.excused}
+	r := Result{Violation: w.check.found, Hash: w.hash, Events: w.events, Logical: w.now, Acked: w.acked, Excused: w.check.excused, Moved: w.check.moved}
 	for p, pc := range w.check.parts {
 		r.Committed += len(pc.ledger)
 		r.Elections += int(w.store.states[int32(p)].LeaderEpoch)
@@ -224,6 +225,8 @@ func (w *World) unwell() string {
 				}
 			}
 			return fmt.Sprintf("t-%d: nobody leads (%+v)", p, s)
+		case len(a.Adding)+len(a.Removing) > 0:
+			return fmt.Sprintf("t-%d: is being reassigned (%+v)", p, a)
 		case len(s.ISR) != len(a.Replicas):
 			return fmt.Sprintf("t-%d: ISR %v of %v", p, s.ISR, a.Replicas)
 		}
