@@ -271,11 +271,7 @@ func (l *groupLoad) coordinator(t testing.TB) int {
 
 // offsetsPartition is where the group's records go: of 3, by Java's hash.
 func (l *groupLoad) offsetsPartition() int {
-	var h uint32
-	for _, b := range []byte(l.group) {
-		h = 31*h + uint32(b)
-	}
-	return int(h&0x7fffffff) % 3
+	return javaHash(l.group) % 3
 }
 
 // finish ends writers and members: everything that was written was read and

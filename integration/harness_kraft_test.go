@@ -84,6 +84,7 @@ func sharedConsumerGroups(t testing.TB) *broker {
 	if subject == kbroker {
 		return sharedGroups(t)
 	}
+	slow(t)
 	b := kraftShared.get(t, withKind(kraft), withGroups())
 	kraftReady.Do(func() { awaitCoordinator(t, b, "ready") })
 	return b

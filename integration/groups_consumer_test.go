@@ -1,0 +1,292 @@
+//go:build integration
+
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Two members come, share, are told of each other's steps, and go: every answer,
+// and what the group looks like in between.
+func TestConsumerGroupMembers(t *testing.T) {
+	x := newConsumerTalk(t, sharedConsumerGroups(t), "a", "b")
+	x.describe(1)
+	x.listed()
+	x.beat("m1 joins", join(beat{member: "m1", topics: []string{"a"}, rack: "r1"}))
+	x.beat("m1 again", beat{member: "m1"})
+	x.beat("m1 owns", beat{member: "m1", owned: "a:0,1,2,3"})
+	x.describe(1)
+	x.listed()
+	x.is(
+		`described: GROUP_ID_NOT_FOUND `,
+		`not listed`,
+		`m1 joins: epoch +0 has a:0,1,2,3`,
+		`m1 again: epoch +0`,
+		`m1 owns: epoch +0`,
+		`described: Stable +0/+0 uniform`,
+		`  m1 <null>/integration /127.0.0.1 rack r1 epoch +0 topics a regex  has a:0,1,2,3 wants a:0,1,2,3 type 1`,
+		`listed: consumer Stable "consumer"`)
+	x.beat("m2 joins", join(beat{member: "m2", topics: []string{"a"}}))
+	x.describe(1)
+	x.beat("m2 waits", beat{member: "m2", epoch: 1, owned: "-"})
+	x.beat("m1 hears", beat{member: "m1"})
+	x.beat("m1 gives up", beat{member: "m1", owned: "a:0,1"})
+	x.beat("m2 gets", beat{member: "m2", epoch: 1})
+	x.beat("m2 owns", beat{member: "m2", epoch: 1, owned: "a:2,3"})
+	x.describe(1)
+	x.describe(0)
+	x.is(
+		`m2 joins: epoch +1 has -`,
+		`described: Reconciling +1/+1 uniform`,
+		`  m1 <null>/integration /127.0.0.1 rack r1 epoch +0 topics a regex  has a:0,1,2,3 wants a:0,1 type 1`,
+		`  m2 <null>/integration /127.0.0.1 rack <null> epoch +1 topics a regex  has - wants a:2,3 type 1`,
+		`m2 waits: epoch +1`,
+		`m1 hears: epoch +0 has a:0,1`,
+		`m1 gives up: epoch +1`,
+		`m2 gets: epoch +1 has a:2,3`,
+		`m2 owns: epoch +1`,
+		`described: Stable +1/+1 uniform`,
+		`  m1 <null>/integration /127.0.0.1 rack r1 epoch +1 topics a regex  has a:0,1 wants a:0,1 type 1`,
+		`  m2 <null>/integration /127.0.0.1 rack <null> epoch +1 topics a regex  has a:2,3 wants a:2,3 type 1`,
+		`described: Stable +1/+1 uniform`,
+		`  m1 <null>/integration /127.0.0.1 rack r1 epoch +1 topics a regex  has a:0,1 wants a:0,1 type -1`,
+		`  m2 <null>/integration /127.0.0.1 rack <null> epoch +1 topics a regex  has a:2,3 wants a:2,3 type -1`)
+	x.beat("m1 wants b, too", beat{member: "m1", epoch: 1, topics: []string{"a", "b"}, timeout: 30000, owned: "a:0,1"})
+	x.beat("m2 hears", beat{member: "m2", epoch: 1})
+	x.describe(1)
+	x.beat("m1 leaves", beat{member: "m1", epoch: -1})
+	x.beat("m1 has gone", beat{member: "m1", epoch: 2})
+	x.beat("m2 gets", beat{member: "m2", epoch: 2})
+	x.describe(1)
+	x.beat("m2 leaves", beat{member: "m2", epoch: -1})
+	x.describe(1)
+	x.listed()
+	x.is(
+		`m1 wants b, too: epoch +1 has -`,
+		`m2 hears: epoch +2`,
+		`described: Reconciling +2/+2 uniform`,
+		`  m1 <null>/integration /127.0.0.1 rack r1 epoch +1 topics a b regex  has a:0,1 wants b:0,1,2,3 type 1`,
+		`  m2 <null>/integration /127.0.0.1 rack <null> epoch +2 topics a regex  has a:2,3 wants a:0,1,2,3 type 1`,
+		`m1 leaves: epoch -1`,
+		`m1 has gone: UNKNOWN_MEMBER_ID`,
+		`m2 gets: epoch +3 has a:0,1,2,3`,
+		`described: Stable +3/+3 uniform`,
+		`  m2 <null>/integration /127.0.0.1 rack <null> epoch +3 topics a regex  has a:0,1,2,3 wants a:0,1,2,3 type 1`,
+		`m2 leaves: epoch -1`,
+		`described: Empty +4/any uniform`,
+		`listed: consumer Empty "consumer"`)
+}
+
+// What a heartbeat is refused for.
+func TestConsumerGroupRefusals(t *testing.T) {
+	x := newConsumerTalk(t, sharedConsumerGroups(t), "a")
+	a := []string{"a"}
+	x.beat("a member of no group", beat{member: "m1", epoch: 5})
+	x.beat("leaves no group", beat{member: "m1", epoch: -1})
+	x.beat("without a member id", join(beat{topics: a}))
+	x.beat("without topics", join(beat{member: "m1"}))
+	x.beat("without a time-out", beat{member: "m1", joins: true, topics: a, owned: "-"})
+	x.beat("without what it owns", beat{member: "m1", joins: true, topics: a, timeout: 30000})
+	x.beat("owning", join(beat{member: "m1", topics: a, owned: "a:0"}))
+	x.beat("with an unknown assignor", join(beat{member: "m1", topics: a, assignor: "best"}))
+	x.beat("with a bad expression", join(beat{member: "m1", regex: ptr("[")}))
+	x.beat("with epoch -2, dynamic", beat{member: "m1", epoch: -2})
+	x.beat("with epoch -3", beat{member: "m1", epoch: -3})
+	x.describe(1)
+	x.is(
+		`a member of no group: GROUP_ID_NOT_FOUND`,
+		`leaves no group: GROUP_ID_NOT_FOUND`,
+		`without a member id: INVALID_REQUEST`,
+		`without topics: INVALID_REQUEST`,
+		`without a time-out: INVALID_REQUEST`,
+		`without what it owns: INVALID_REQUEST`,
+		`owning: INVALID_REQUEST`,
+		`with an unknown assignor: UNSUPPORTED_ASSIGNOR`,
+		`with a bad expression: INVALID_REGULAR_EXPRESSION`,
+		`with epoch -2, dynamic: INVALID_REQUEST`,
+		`with epoch -3: INVALID_REQUEST`,
+		`described: GROUP_ID_NOT_FOUND `)
+	x.beat("v0 without a member id", join(beat{topics: a, v0: true}))
+	x.is(
+		`v0 without a member id: epoch +0 has a:0,1,2,3`)
+}
+
+// Members with instances: a short absence, another one's instance, fencing.
+func TestConsumerGroupStatic(t *testing.T) {
+	x := newConsumerTalk(t, sharedConsumerGroups(t), "a")
+	a := []string{"a"}
+	x.beat("m1 joins", join(beat{member: "m1", instance: "i1", topics: a}))
+	x.beat("m2 joins", join(beat{member: "m2", instance: "i2", topics: a}))
+	x.beat("m1 hears", beat{member: "m1", instance: "i1"})
+	x.beat("m1 gives up", beat{member: "m1", instance: "i1", owned: "a:0,1"})
+	x.beat("m2 gets", beat{member: "m2", instance: "i2", epoch: 1})
+	x.beat("m2 owns", beat{member: "m2", instance: "i2", epoch: 1, owned: "a:2,3"})
+	x.beat("m3 joins with the instance of m2", join(beat{member: "m3", instance: "i2", topics: a}))
+	x.is(
+		`m1 joins: epoch +0 has a:0,1,2,3`,
+		`m2 joins: epoch +1 has -`,
+		`m1 hears: epoch +0 has a:0,1`,
+		`m1 gives up: epoch +1`,
+		`m2 gets: epoch +1 has a:2,3`,
+		`m2 owns: epoch +1`,
+		`m3 joins with the instance of m2: UNRELEASED_INSTANCE_ID`)
+	x.beat("m2 goes for a moment", beat{member: "m2", instance: "i2", epoch: -2})
+	x.describe(1)
+	x.beat("m2 beats nevertheless", beat{member: "m2", instance: "i2", epoch: 1})
+	x.beat("m3 joins in its place", join(beat{member: "m3", instance: "i2", topics: a}))
+	x.beat("m2 beats", beat{member: "m2", instance: "i2", epoch: 1})
+	x.beat("m3 beats", beat{member: "m3", instance: "i2", epoch: 1})
+	x.describe(1)
+	x.is(
+		`m2 goes for a moment: epoch -2`,
+		`described: Reconciling +1/+1 uniform`,
+		`  m1 i1/integration /127.0.0.1 rack <null> epoch +1 topics a regex  has a:0,1 wants a:0,1 type 1`,
+		`  m2 i2/integration /127.0.0.1 rack <null> epoch -2 topics a regex  has a:2,3 wants a:2,3 type 1`,
+		`m2 beats nevertheless: FENCED_MEMBER_EPOCH`,
+		`m3 joins in its place: epoch +1 has a:2,3`,
+		`m2 beats: FENCED_INSTANCE_ID`,
+		`m3 beats: epoch +1`,
+		`described: Stable +1/+1 uniform`,
+		`  m1 i1/integration /127.0.0.1 rack <null> epoch +1 topics a regex  has a:0,1 wants a:0,1 type 1`,
+		`  m3 i2/integration /127.0.0.1 rack <null> epoch +1 topics a regex  has a:2,3 wants a:2,3 type 1`)
+	x.beat("m3 with an unknown instance", beat{member: "m3", instance: "i9", epoch: 1})
+	x.beat("m3 leaves", beat{member: "m3", instance: "i2", epoch: -1})
+	x.beat("m1 gets", beat{member: "m1", instance: "i1", epoch: 1})
+	x.beat("m1 leaves", beat{member: "m1", instance: "i1", epoch: -1})
+	x.describe(1)
+	x.is(
+		`m3 with an unknown instance: UNKNOWN_MEMBER_ID`,
+		`m3 leaves: epoch -1`,
+		`m1 gets: epoch +2 has a:0,1,2,3`,
+		`m1 leaves: epoch -1`,
+		`described: Empty +3/any uniform`)
+}
+
+// Epochs that are too old or too new, of heartbeats, commits and fetches.
+func TestConsumerGroupEpochs(t *testing.T) {
+	x := newConsumerTalk(t, sharedConsumerGroups(t), "a", "b")
+	m1, m9 := ptr("m1"), ptr("m9")
+	x.beat("m1 joins", join(beat{member: "m1", topics: []string{"a"}}))
+	x.beat("m1 wants more", beat{member: "m1", topics: []string{"a", "b"}})
+	x.beat("too new", beat{member: "m1", epoch: 2})
+	x.beat("the one before, owning all", beat{member: "m1", owned: "a:0,1,2,3"})
+	x.beat("the one before, owning none", beat{member: "m1", owned: "-"})
+	x.beat("m1 owns", beat{member: "m1", epoch: 1, owned: "a:0,1,2,3 b:0,1,2,3"})
+	x.beat("a stranger", beat{member: "m9", epoch: 1})
+	x.is(
+		`m1 joins: epoch +0 has a:0,1,2,3`,
+		`m1 wants more: epoch +1 has a:0,1,2,3 b:0,1,2,3`,
+		`too new: FENCED_MEMBER_EPOCH`,
+		`the one before, owning all: epoch +1`,
+		`the one before, owning none: epoch +1`,
+		`m1 owns: epoch +1`,
+		`a stranger: UNKNOWN_MEMBER_ID`)
+	x.commit("commit", "m1", 1, 9)
+	x.commit("commit of the epoch before, v8", "m1", 0, 8)
+	x.commit("commit of a newer epoch", "m1", 2, 9)
+	x.commit("commit of a stranger", "m9", 1, 9)
+	x.commit("commit of nobody", "", -1, 9)
+	x.fetch("fetch", m1, 1)
+	x.fetch("fetch in an old epoch", m1, 0)
+	x.fetch("fetch of a stranger", m9, 1)
+	x.fetch("fetch of nobody", nil, -1)
+	x.is(
+		`commit: ok`,
+		`commit of the epoch before, v8: UNSUPPORTED_VERSION`,
+		`commit of a newer epoch: STALE_MEMBER_EPOCH`,
+		`commit of a stranger: UNKNOWN_MEMBER_ID`,
+		`commit of nobody: UNKNOWN_MEMBER_ID`,
+		`fetch: 5`,
+		`fetch in an old epoch: STALE_MEMBER_EPOCH`,
+		`fetch of a stranger: UNKNOWN_MEMBER_ID`,
+		`fetch of nobody: 5`)
+	if x.b.kind == kbroker {
+		// Kafka 4.4 takes it for partitions that the member had by then (KIP-1251).
+		x.commit("commit of the epoch before", "m1", 0, 9)
+		x.is(`commit of the epoch before: STALE_MEMBER_EPOCH`)
+	}
+	del := kmsg.NewPtrDeleteGroupsRequest()
+	del.Version, del.Groups = 2, []string{x.group}
+	deleted := func() {
+		x.say("delete: %s", codeName(ask[*kmsg.DeleteGroupsResponse](t, x.w, del).Groups[0].ErrorCode))
+	}
+	deleted()
+	offsets := kmsg.NewPtrOffsetDeleteRequest()
+	offsets.Group = x.group
+	offsets.Topics = []kmsg.OffsetDeleteRequestTopic{{Topic: x.topic("a"), Partitions: []kmsg.OffsetDeleteRequestTopicPartition{{Partition: 0}}}}
+	forgotten := func() {
+		x.say("delete an offset: %s", codeName(ask[*kmsg.OffsetDeleteResponse](t, x.w, offsets).Topics[0].Partitions[0].ErrorCode))
+	}
+	forgotten()
+	d := describedGroup(t, x.w, x.group)
+	x.say("described as a classic group: %s %q %q, %d members", codeName(d.ErrorCode), d.State, d.ProtocolType, len(d.Members))
+	x.beat("m1 leaves", beat{member: "m1", epoch: -1})
+	x.commit("commit of nobody", "", -1, 9)
+	deleted()
+	x.describe(1)
+	x.is(
+		`delete: NON_EMPTY_GROUP`,
+		`delete an offset: GROUP_SUBSCRIBED_TO_TOPIC`,
+		`described as a classic group: ok "Dead" "", 0 members`,
+		`m1 leaves: epoch -1`,
+		`commit of nobody: ok`,
+		`delete: ok`,
+		`described: GROUP_ID_NOT_FOUND `)
+}
+
+// Kafka's command for groups, of 3.9.2 and of 4.4.0, on a group of the consumer
+// protocol: listed by type, described, refused while it has a member, reset.
+func TestToolConsumerProtocolGroup(t *testing.T) {
+	slow(t)
+	x := newConsumerTalk(t, sharedConsumerGroups(t), "a")
+	topic := x.topic("a")
+	for p := range int32(4) {
+		produce(t, x.w, topic, p, batch{recs: values(now, "v0", "v1", "v2")}.bytes())
+	}
+	x.beat("m1 joins", join(beat{member: "m1", topics: []string{"a"}, timeout: 120000}))
+	x.commit("commit", "m1", 0, 9)
+	x.is(`m1 joins: epoch +0 has a:0,1,2,3`, `commit: ok`)
+	stop := x.keepAlive("m1")
+	at := []string{"--bootstrap-server", x.b.addr(), "--timeout", "60000", "--group", x.group}
+	for version, command := range map[string]func(args ...string) string{
+		kafkaVersion: func(args ...string) string { return tool(t, consumerGroups, args...) },
+		kraftVersion: func(args ...string) string { return newestTool(t, consumerGroups, args...) },
+	} {
+		row := func(args []string, fields ...string) []string {
+			t.Helper()
+			out := command(args...)
+			r := rowOf(out, fields...)
+			if r == nil {
+				t.Fatalf("%s: no row of %q in\n%s", version, fields, out)
+			}
+			return r
+		}
+		wantStrings(t, version+" lists", row([]string{"--bootstrap-server", x.b.addr(), "--list", "--state", "--type"}, x.group), []string{x.group, "Consumer", "Stable"})
+		wantStrings(t, version+" describes", row(append(at, "--describe"), x.group, topic, "0")[3:], []string{"5", "3", "-2", "m1", "/127.0.0.1", "integration"})
+		wantStrings(t, version+" describes", row(append(at, "--describe"), x.group, topic, "3")[3:], []string{"-", "3", "-", "m1", "/127.0.0.1", "integration"})
+		wantStrings(t, version+" describes members", row(append(at, "--describe", "--members"), x.group, "m1")[2:], []string{"/127.0.0.1", "integration", "4"})
+		wantStrings(t, version+" describes the state", row(append(at, "--describe", "--state"), x.group)[1:], []string{x.b.addr(), "(1)", "uniform", "Stable", "1"})
+	}
+	all, epoch := topic+":0,1,2,3", fmt.Sprint(x.first)
+	wantStrings(t, "members in full", rowOf(newestTool(t, consumerGroups, append(at, "--describe", "--members", "--verbose")...), x.group, "m1")[2:],
+		[]string{"/127.0.0.1", "integration", "4", epoch, all, epoch, all})
+	out, err := tryTool(t, "", consumerGroups, append(at, "--delete")...)
+	if !strings.Contains(out, "group is not empty") {
+		t.Errorf("delete: %v\n%s", err, out)
+	}
+	stop()
+	x.beat("m1 leaves", beat{member: "m1", epoch: -1})
+	newestTool(t, consumerGroups, append(at, "--reset-offsets", "--to-earliest", "--topic", topic, "--execute")...)
+	for p := range int32(4) {
+		if got := committedOffset(t, x.w, x.group, topic, p); got != 0 {
+			t.Errorf("partition %d: committed %d, want 0", p, got)
+		}
+	}
+	wantMatch(t, "delete", newestTool(t, consumerGroups, append(at, "--delete")...), "was successful")
+	x.describe(1)
+	x.is(`m1 leaves: epoch -1`, `described: GROUP_ID_NOT_FOUND `)
+}
