@@ -14,9 +14,17 @@ import (
 type Problem struct {
 	Path string // relative to the directory
 	Text string
+	// Note tells of what an interrupted change of segments has left, nothing is
+	// lost by, and the next start is sure to put right.
+	Note bool
 }
 
-func (p Problem) String() string { return p.Path + ": " + p.Text }
+func (p Problem) String() string {
+	if p.Note {
+		return p.Path + ": note: " + p.Text
+	}
+	return p.Path + ": " + p.Text
+}
 
 // maxProblemsPerFile keeps a file that is wrong throughout from hiding the rest.
 const maxProblemsPerFile = 10
@@ -32,7 +40,8 @@ const maxProblemsPerFile = 10
 //
 // After a stop that was not clean, what the next start rebuilds anyway is not
 // held against the directory: indexes, snapshots and transaction indexes from the
-// recovery point on.
+// recovery point on. Files that tell of a replacement or a deletion of segments
+// which the next start completes are notes.
 func CheckDir(f vfs.FS, dir string) ([]Problem, error) {
 	info, err := f.Stat(dir)
 	if err != nil {
@@ -74,14 +83,18 @@ type checker struct {
 
 func (c *checker) file(rel string) { c.in, c.perFile = rel, 0 }
 
-func (c *checker) problem(format string, args ...any) {
+func (c *checker) problem(format string, args ...any) { c.add(false, format, args...) }
+
+func (c *checker) note(format string, args ...any) { c.add(true, format, args...) }
+
+func (c *checker) add(note bool, format string, args ...any) {
 	c.perFile++
 	switch {
 	case c.perFile > maxProblemsPerFile+1:
 	case c.perFile > maxProblemsPerFile:
-		c.problems = append(c.problems, Problem{c.in, "there are more problems in this file"})
+		c.problems = append(c.problems, Problem{Path: c.in, Text: "there are more problems in this file"})
 	default:
-		c.problems = append(c.problems, Problem{c.in, fmt.Sprintf(format, args...)})
+		c.problems = append(c.problems, Problem{Path: c.in, Text: fmt.Sprintf(format, args...), Note: note})
 	}
 }
 

@@ -77,8 +77,20 @@ func (l *largestTimes) mismatch(ts, off int64) string {
 
 func (s *segmentCheck) indexProblem(ext, text string) {
 	if text != "" {
-		s.found = append(s.found, Problem{filepath.Join(s.name, fileName(s.base, ext)), text})
+		s.found = append(s.found, Problem{Path: filepath.Join(s.name, fileName(s.base, ext)), Text: text})
 	}
+}
+
+// unnamed tells whether an index is missing only because a crash came between
+// the log's new name and its own, and notes it.
+func (s *segmentCheck) unnamed(ext string) bool {
+	name := fileName(s.base, ext)
+	if s.files[name] || !s.files[name+suffixSwap] || !s.restarts() {
+		return false
+	}
+	s.found = append(s.found, Problem{Path: filepath.Join(s.name, name), Note: true,
+		Text: "still named " + suffixSwap + ", the log is not; the next start completes the compaction"})
+	return true
 }
 
 // openIndexes reads the segment's indexes and judges them by themselves.
@@ -105,6 +117,9 @@ func (s *segmentCheck) openIndexes() error {
 // that is allocated ahead and taken away by a clean stop: behind entries they
 // would lead a binary search astray. An index of nothing else only costs time.
 func (s *segmentCheck) readIndex(ext string, entry int) ([]byte, error) {
+	if s.unnamed(ext) {
+		return nil, nil
+	}
 	x, err := s.indexes.read(s.fs, s.path(fileName(s.base, ext)), entry)
 	if errors.Is(err, fs.ErrNotExist) {
 		s.indexProblem(ext, "missing")
@@ -123,6 +138,9 @@ func (s *segmentCheck) readIndex(ext string, entry int) ([]byte, error) {
 }
 
 func (s *segmentCheck) openTxns() error {
+	if s.unnamed(extTxnIndex) {
+		return nil
+	}
 	s.checkTxns = true
 	s.markers = map[cluster.Offset]cluster.ProducerID{}
 	x, err := openTxnIndex(s.fs, s.path(fileName(s.base, extTxnIndex)), cluster.Offset(s.base))
@@ -181,7 +199,7 @@ func (s *segmentCheck) finish() {
 		if p.Path != s.in {
 			s.file(p.Path)
 		}
-		s.problem("%s", p.Text)
+		s.add(p.Note, "%s", p.Text)
 	}
 }
 

@@ -84,6 +84,7 @@ func (p *partitionCheck) list() error {
 		return err
 	}
 	p.files = map[string]bool{}
+	var indexes []int64 // bases, of each file
 	for _, e := range list {
 		p.files[e.Name] = true
 		base, ext, ok := parseFileName(e.Name)
@@ -95,18 +96,91 @@ func (p *partitionCheck) list() error {
 			p.bases = append(p.bases, base)
 		case ext == extSnapshot:
 			p.snapshots = append(p.snapshots, base)
-		case (ext == extIndex || ext == extTimeIndex || ext == extTxnIndex) && !p.has(base, extLog, list):
-			p.file(filepath.Join(p.name, e.Name))
-			p.problem("an index without a log")
+		case ext == extIndex || ext == extTimeIndex || ext == extTxnIndex:
+			indexes = append(indexes, base)
 		}
 	}
 	slices.Sort(p.bases)
 	slices.Sort(p.snapshots)
+	return p.orphans(indexes)
+}
+
+// orphans are indexes without a log.
+func (p *partitionCheck) orphans(bases []int64) error {
+	slices.Sort(bases)
+	for _, base := range slices.Compact(bases) {
+		if p.files[fileName(base, extLog)] {
+			continue
+		}
+		left, err := p.leftBehind(base)
+		if err != nil {
+			return err
+		}
+		for _, ext := range segmentExts {
+			name := fileName(base, ext)
+			p.file(filepath.Join(p.name, name))
+			switch {
+			case !p.files[name]:
+			case left:
+				p.note("an index without a log, which a deletion or a compaction had taken; the next start removes it")
+			default:
+				p.problem("an index without a log")
+			}
+		}
+	}
 	return nil
 }
 
-func (p *partitionCheck) has(base int64, ext string, list []vfs.Entry) bool {
-	return slices.Contains(list, vfs.Entry{Name: fileName(base, ext)})
+// restarts tells whether a start loads the partition, and so tidies it up.
+func (p *partitionCheck) restarts() bool {
+	return (p.kind == dirCurrent || p.kind == dirMoving) && p.tp.Topic != metadataTopic
+}
+
+// leftBehind tells whether a segment's log was taken on purpose, before a crash
+// kept its indexes from going the same way: it is renamed, or a compacted segment
+// that covers it is complete.
+func (p *partitionCheck) leftBehind(base int64) (bool, error) {
+	if !p.restarts() {
+		return false, nil
+	}
+	if p.files[fileName(base, extLog)+suffixDeleted] {
+		return true, nil
+	}
+	for name := range p.files {
+		from, ext, ok := parseFileName(name)
+		if !ok || ext != extLog+suffixSwap || from > base {
+			continue
+		}
+		end, err := p.endOfSwap(name)
+		if err != nil || int64(end) > base {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// endOfSwap is the offset after the last batch of a segment that has not got its
+// name yet.
+func (p *partitionCheck) endOfSwap(name string) (end cluster.Offset, err error) {
+	f, err := p.fs.Open(p.path(name))
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	r, err := newInspector(f)
+	if err != nil {
+		return 0, err
+	}
+	for {
+		e, err := r.next()
+		if err == io.EOF || isLogEnd(err) {
+			return end, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		end = e.Last + 1
+	}
 }
 
 func (p *partitionCheck) epochCheckpoint() error {
@@ -149,6 +223,7 @@ func (p *partitionCheck) startState() error {
 }
 
 func (p *partitionCheck) segment(i int, base int64) error {
+	p.compacted = p.compacted || cluster.Offset(base) > p.leo
 	if err := p.snapshotAt(base, p.trusted(i)); err != nil {
 		return err
 	}
@@ -168,7 +243,6 @@ func (p *partitionCheck) segment(i int, base int64) error {
 	if i > 0 && cluster.Offset(base) < p.leo {
 		p.problem("the segment begins at offset %d, the one before ends at %d", base, p.leo)
 	}
-	p.compacted = p.compacted || cluster.Offset(base) > p.leo
 	p.leo = max(p.leo, cluster.Offset(base))
 	if err := s.scan(f, i == len(p.bases)-1); err != nil {
 		return err

@@ -58,6 +58,9 @@ func TestCleanCrashes(t *testing.T) {
 				break
 			}
 		}
+		if x.notes == 0 {
+			t.Error("no crash left anything for the offline check to note")
+		}
 		x.r.close()
 	}
 }
@@ -92,6 +95,7 @@ func (x *cleanWorld) crashAt(disk *vfs.Mem, k, survive int, before []plainBatch)
 	}
 	y.mem = mem.CrashClone(vfs.Crash{UnsyncedPercent: survive, Rand: randv2.New(randv2.NewPCG(uint64(x.rnd.Int63()), 1))})
 	y.mem.SetClock(y.r.clock.Now)
+	x.notes += wantNotes(t, what, y.mem)
 	y.r.fs, y.r.opts.FS = y.mem, y.mem
 	y.r.open()
 	y.attach()
@@ -120,6 +124,22 @@ func (x *cleanWorld) crashAt(disk *vfs.Mem, k, survive int, before []plainBatch)
 	y.compare(what + ", and a stop")
 	y.r.close()
 	return done
+}
+
+// wantNotes: what a crash leaves of a compaction is no problem. It returns how
+// much was noted.
+func wantNotes(t testing.TB, what string, f vfs.FS) int {
+	t.Helper()
+	problems, err := CheckDir(f, "/data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		if !p.Note {
+			t.Fatalf("%s: the offline check finds: %s", what, p)
+		}
+	}
+	return len(problems)
 }
 
 // mixture tells whether a log is as it was from some offset on, and compacted

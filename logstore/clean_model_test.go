@@ -232,6 +232,7 @@ type cleanWorld struct {
 	seq     map[cluster.ProducerID]int32
 	keys    int
 	ccfg    CleanerConfig
+	notes   int // of the offline check, after crashes
 }
 
 func newCleanWorld(t testing.TB, rnd *rand.Rand) *cleanWorld {

@@ -23,8 +23,9 @@ func newCheckCommand() *cobra.Command {
 that everything in them fits together: identities, names, segments, checksums,
 order of batches, indexes, transactions, snapshots, epochs and checkpoints. It
 changes nothing, and it refuses a directory that a running broker uses. The exit
-code is 1 when something is wrong. Partitions that the embedded metadata in one
-of the directories does not know are noted.`,
+code is 1 when something is wrong. What a crash left half done and the next start
+is sure to complete is noted, and so are partitions that the embedded metadata in
+one of the directories does not know.`,
 		Args:          cobra.MinimumNArgs(1),
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -54,17 +55,19 @@ func checkDir(w io.Writer, dir string) (ok bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	ok = true
 	for _, p := range problems {
 		fmt.Fprintf(w, "%s/%s\n", dir, p)
+		ok = ok && p.Note
 	}
 	if err := embedded.Check(vfs.OS, dir); err != nil {
 		fmt.Fprintf(w, "%s/%v\n", dir, err)
 		return false, nil
 	}
-	if len(problems) == 0 {
+	if ok {
 		fmt.Fprintf(w, "%s: no problems found\n", dir)
 	}
-	return len(problems) == 0, nil
+	return ok, nil
 }
 
 // noteStrays names the partitions that the embedded metadata does not know.
