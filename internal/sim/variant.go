@@ -23,6 +23,7 @@ const (
 	ReadToLEO           Variant = "read-to-leo"            // consumers read what is not committed
 	LatestIsHW          Variant = "latest-is-hw"           // LATEST is answered while HW is behind the epoch's start
 	UnfencedStop        Variant = "unfenced-stop"          // a StopReplica of an older epoch is carried out
+	DeletedComeBack     Variant = "deleted-come-back"      // a LeaderAndIsr of before a deletion is carried out after it
 	UnknownIsFinal      Variant = "unknown-is-final"       // a write of unknown outcome is answered INVALID_UPDATE_VERSION
 
 	// Of coordinators; coordinator.Machine and what drives it.

@@ -76,6 +76,7 @@ type Host struct {
 
 	orders          sync.Mutex // one controller order at a time
 	controllerEpoch cluster.ControllerEpoch
+	deleted         partition.Deleted
 
 	mu       sync.RWMutex // guards replicas and roles
 	replicas map[cluster.TopicPartition]*Replica
@@ -268,7 +269,10 @@ func (h *Host) acceptControllerLocked(epoch cluster.ControllerEpoch) error {
 	if epoch < h.controllerEpoch {
 		return fmt.Errorf("%w: %d, newest seen %d", ErrStaleControllerEpoch, epoch, h.controllerEpoch)
 	}
-	h.controllerEpoch = epoch
+	if epoch > h.controllerEpoch {
+		h.controllerEpoch = epoch
+		h.deleted.Clear()
+	}
 	return nil
 }
 
@@ -283,6 +287,9 @@ func (h *Host) AcceptController(epoch cluster.ControllerEpoch) error {
 func (h *Host) applyOne(c RoleChange) (*Replica, error) {
 	if !slices.Contains(c.Assignment.Replicas, h.o.Self) {
 		return nil, fmt.Errorf("%s: %w: assignment %v", c.TP, ErrUnknownTopicOrPartition, c.Assignment.Replicas)
+	}
+	if err := h.deleted.Check(c.TP, c.TopicID, c.State.LeaderEpoch); err != nil {
+		return nil, fmt.Errorf("%s: deleted since: %w", c.TP, err)
 	}
 	r, named, err := h.open(c)
 	if err != nil {
@@ -417,9 +424,11 @@ func (h *Host) stopOne(s Stop) error {
 		if !s.Delete {
 			return nil
 		}
-		if _, ok := h.o.Store.Log(s.TP); !ok {
+		log, ok := h.o.Store.Log(s.TP)
+		if !ok {
 			return nil
 		}
+		h.deleted.Add(s.TP, log.TopicID(), s.Epoch)
 		return h.o.Store.Delete(s.TP)
 	}
 	r.append.Lock()
@@ -430,6 +439,10 @@ func (h *Host) stopOne(s Stop) error {
 		return fmt.Errorf("%s: %w: %d", s.TP, ErrFencedStop, s.Epoch)
 	}
 	offline := r.part.Role() == partition.Offline
+	if s.Delete {
+		h.deleted.Add(s.TP, r.log.TopicID(), r.part.LeaderEpoch())
+		h.deleted.Add(s.TP, r.log.TopicID(), s.Epoch)
+	}
 	r.part.Stopped()
 	r.state.Unlock()
 	r.append.Unlock()
