@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -34,6 +35,8 @@ func TestEnsemble(t *testing.T) {
 	sess := wait(t, s)
 	mustMulti(t, sess, zkmeta.Create("/e", nil, zkmeta.Ephemeral, nil))
 	stop := make(chan struct{})
+	end := sync.OnceFunc(func() { close(stop) })
+	defer end()
 	counts := make([]int, 8)
 	var wg sync.WaitGroup
 	for i := range counts {
@@ -48,7 +51,7 @@ func TestEnsemble(t *testing.T) {
 		}
 		progress(t, s)
 	}
-	close(stop)
+	end()
 	wg.Wait()
 	for i, n := range counts {
 		data, st, err := wait(t, s).Get(testContext(t), fmt.Sprintf("/n%d", i), false)
@@ -63,7 +66,8 @@ func TestEnsemble(t *testing.T) {
 
 // progress waits until a write goes through.
 func progress(t *testing.T, s *store) {
-	ctx := testContext(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
 	for {
 		sess, err := s.Wait(ctx)
 		if err != nil {
@@ -71,6 +75,9 @@ func progress(t *testing.T, s *store) {
 		}
 		if _, err = sess.Multi(ctx, zkmeta.Create("/p_", nil, zkmeta.PersistentSequential, nil)); err == nil {
 			return
+		}
+		if ctx.Err() != nil {
+			t.Fatal(err)
 		}
 	}
 }
@@ -84,12 +91,7 @@ func count(t *testing.T, s *store, path string, stop chan struct{}) int {
 			return n
 		default:
 		}
-		sess, err := s.Wait(testContext(t))
-		if err != nil {
-			t.Error(err)
-			return n
-		}
-		_, err = sess.Multi(testContext(t), zkmeta.Set(path, []byte(strconv.Itoa(n+1)), cluster.ZKVersion(n)))
+		err := raise(t, s, path, n)
 		switch {
 		case err == nil:
 			n++
@@ -104,6 +106,19 @@ func count(t *testing.T, s *store, path string, stop chan struct{}) int {
 			return n
 		}
 	}
+}
+
+// raise is one write; its context does not stay until the test's end, as there
+// are many.
+func raise(t *testing.T, s *store, path string, n int) error {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	sess, err := s.Wait(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = sess.Multi(ctx, zkmeta.Set(path, []byte(strconv.Itoa(n+1)), cluster.ZKVersion(n)))
+	return err
 }
 
 // look finds out whether a write with an unknown outcome was applied.
