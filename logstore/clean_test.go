@@ -489,23 +489,6 @@ func TestCleanThreads(t *testing.T) {
 	})
 }
 
-// TestCleanThrottle: reads and writes together stay below the rate.
-func TestCleanThrottle(t *testing.T) {
-	var th throttle
-	now := time.Unix(0, 0)
-	total := 0
-	for range 1000 {
-		total += 1000
-		now = now.Add(th.owes(now, 1000, 100_000))
-	}
-	if took := now.Sub(time.Unix(0, 0)); took < 9900*time.Millisecond || took > 10*time.Second {
-		t.Errorf("%d bytes in %v at 100000 bytes/s", total, took)
-	}
-	if wait := th.owes(now, 1<<30, math.MaxFloat64); wait != 0 {
-		t.Errorf("no limit, but a wait of %v", wait)
-	}
-}
-
 // TestCleanLegacy: entries of formats 0 and 1, wrapped or not, are compacted in
 // their own format.
 func TestCleanLegacy(t *testing.T) {

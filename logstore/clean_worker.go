@@ -21,7 +21,7 @@ type CleanerConfig struct {
 	DedupeBuffer    int64         // log.cleaner.dedupe.buffer.size
 	LoadFactor      float64       // log.cleaner.io.buffer.load.factor
 	IOBuffer        int           // log.cleaner.io.buffer.size
-	MaxIORate       float64       // log.cleaner.io.max.bytes.per.second, read and written together
+	MaxIORate       float64       // log.cleaner.io.max.bytes.per.second, read and written together; 0 forbids both, below 0 is no limit
 	Backoff         time.Duration // log.cleaner.backoff.ms
 	MaxMessageBytes int           // message.max.bytes; larger batches are said in the log
 }
@@ -64,7 +64,9 @@ type cleaners struct {
 	workers  map[int]*cleanWorker // that run, by their number
 	dirtiest float64
 	lastRun  time.Time
-	total    struct{ cleanings, segments int64 }
+	// forbidden: the rate was 0 when it was last asked for.
+	forbidden bool
+	total     struct{ cleanings, segments int64 }
 }
 
 type cleanWorker struct {
@@ -169,7 +171,10 @@ func (w *cleanWorker) run() {
 // there was one.
 func (w *cleanWorker) round(cfg CleanerConfig) bool {
 	c := w.c
-	j := w.choose()
+	var j *cleanJob
+	if c.mayRead(cfg.MaxIORate) {
+		j = w.choose()
+	}
 	if j != nil {
 		err := w.clean(j, cfg)
 		j.log.endCleaning()
@@ -177,6 +182,21 @@ func (w *cleanWorker) round(cfg CleanerConfig) bool {
 	}
 	c.deleteOld()
 	return j != nil
+}
+
+// mayRead is false while the rate is 0, which says that nothing may be read. 3.9.2
+// accepts it as well, and its cleaner sleeps over the first log; here it is said
+// once, retention goes on, and another rate is followed with the next round.
+func (c *cleaners) mayRead(rate float64) bool {
+	c.mu.Lock()
+	said := c.forbidden
+	c.forbidden = rate == 0
+	c.mu.Unlock()
+	if rate == 0 && !said {
+		c.store.log.Warn().Float64("log.cleaner.io.max.bytes.per.second", rate).
+			Msg("nothing is compacted: log.cleaner.io.max.bytes.per.second is 0; set a rate above 0, or take the key out for no limit")
+	}
+	return rate != 0
 }
 
 // judge tells an abortion and the failure of a directory, which say nothing about
