@@ -128,7 +128,7 @@ func (d *decision) partition(plan *Plan, p *partition) {
 func (im *Image) held(p *partition) bool {
 	if p.held == unknown {
 		p.held = no
-		if !p.topic.deleting && (p.topic.id.IsZero() || p.target != nil || im.next(p).held()) {
+		if !p.topic.deleting && (p.topic.id.IsZero() || im.taken(p) || im.next(p).held()) {
 			p.held = yes
 		}
 	}

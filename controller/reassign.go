@@ -146,13 +146,27 @@ func (im *Image) lost(p *partition, id cluster.BrokerID) bool {
 	return m.deleted || m.undeletable || m.offline
 }
 
+// taken reports whether the reassignment that is wished for is to be written now.
+// The state comes first: an election may leave an ISR of which nobody would stay.
+func (im *Image) taken(p *partition) bool {
+	return p.target != nil && !im.next(p).held() && stays(p, reassignTo(p.assignment, p.target))
+}
+
+// stays reports whether a member of the ISR is among the replicas. Those that a
+// replaced reassignment had added go at once.
+func stays(p *partition, to cluster.Assignment) bool {
+	return !p.known || slices.ContainsFunc(p.state.ISR, func(id cluster.BrokerID) bool { return slices.Contains(to.Replicas, id) })
+}
+
 // moves are the changes due to a topic's assignment.
 func (im *Image) moves(t *topic) []Move {
 	var out []Move
 	for _, p := range t.parts {
 		switch {
 		case p.target != nil:
-			out = append(out, Move{p.num, reassignTo(p.assignment, p.target)})
+			if im.taken(p) {
+				out = append(out, Move{p.num, reassignTo(p.assignment, p.target)})
+			}
 		case p.moving && im.completing(p) && !im.complete(p).due &&
 			!slices.ContainsFunc(p.assignment.Removing, func(id cluster.BrokerID) bool { return !im.lost(p, id) }):
 			out = append(out, Move{p.num, cluster.Assignment{Replicas: targetOf(p.assignment)}})
@@ -209,8 +223,8 @@ const (
 
 // Reassign notes that somebody wants a partition on other replicas, or, with
 // nil, that its reassignment be cancelled. It answers with Kafka's error code;
-// after 0 a SetAssignment is due in the next plan, unless the partition is there
-// already.
+// after 0 a SetAssignment is due, once no change of the state is, unless the
+// partition is there already.
 func (im *Image) Reassign(tp cluster.TopicPartition, replicas []cluster.BrokerID) (code int16, why string) {
 	p := im.partition(tp)
 	if replicas != nil {
@@ -241,8 +255,7 @@ func (im *Image) reassignKnown(p *partition, replicas []cluster.BrokerID) (code 
 		replicas = originOf(p.assignment)
 	}
 	to := reassignTo(p.assignment, replicas)
-	// The replicas that a replaced reassignment had added go at once.
-	if p.known && !slices.ContainsFunc(p.state.ISR, func(id cluster.BrokerID) bool { return slices.Contains(to.Replicas, id) }) {
+	if !stays(p, to) {
 		return codeEligibleUnavailable, "no replica that would stay is in the ISR"
 	}
 	p.target = nil

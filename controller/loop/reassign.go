@@ -47,7 +47,7 @@ func (l *Loop) AlterReassignments(ctx context.Context, list []Reassignment) (ref
 		err := l.carryOut(t)
 		for _, tp := range taken {
 			if t.im.DropReassign(tp) {
-				refused[tp] = Refusal{codeRequestTimedOut, "ZooKeeper does not take the assignment"}
+				refused[tp] = t.whyNot(tp, list)
 			}
 		}
 		if over(err) || errors.Is(err, ErrNotController) {
@@ -56,6 +56,20 @@ func (l *Loop) AlterReassignments(ctx context.Context, list []Reassignment) (ref
 		return nil // what is due besides is tried again
 	})
 	return refused, err
+}
+
+// whyNot says why a reassignment that was taken was not written down.
+func (t *term) whyNot(tp cluster.TopicPartition, list []Reassignment) Refusal {
+	for _, r := range list {
+		if r.Partition != tp {
+			continue
+		}
+		if code, why := t.im.Reassign(tp, r.Replicas); code != 0 { // an election came first
+			return Refusal{code, why}
+		}
+		t.im.DropReassign(tp)
+	}
+	return Refusal{codeRequestTimedOut, "ZooKeeper does not take the assignment"}
 }
 
 // Reassigning is one partition's reassignment.

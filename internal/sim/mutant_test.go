@@ -62,7 +62,7 @@ var mutants = []struct{ name, file, was, is string }{
 	{"complete-outside-isr", "controller/reassign.go", "!slices.Contains(p.state.ISR, id) || !im.fit(p, id)", "!im.fit(p, id)"},
 	{"complete-unled", "controller/reassign.go", "!im.online(p, p.state.Leader) || p.suspect && im.leaderRestarted(p)", "false"},
 	{"delete-whom-the-state-names", "controller/reassign.go", "if p.state.Leader == id || slices.Contains(p.state.ISR, id) {", "if p.state.Leader == id {"},
-	{"drop-the-isr", "controller/reassign.go", "if p.known && !slices.ContainsFunc(p.state.ISR", "if false && !slices.ContainsFunc(p.state.ISR"},
+	{"drop-the-isr", "controller/reassign.go", "return !p.known || slices.ContainsFunc(p.state.ISR", "return true || slices.ContainsFunc(p.state.ISR"},
 	{"assignment-untold", "controller/reassign.go", "return p.moving && !p.told.Equal(im.effective(p))", "return false"},
 	{"bounce-unnoticed", "controller/facts.go", "case live && old.Epoch == b.Epoch:", "case live:"},
 }
