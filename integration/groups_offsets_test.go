@@ -200,6 +200,14 @@ func TestOffsetDelete(t *testing.T) {
 			t.Errorf("%s: errors %d and %d, want %d and %d", what, c, p, code, partitionCode)
 		}
 	}
+	state := func(what, group, want string) {
+		t.Helper()
+		req := kmsg.NewPtrDescribeGroupsRequest()
+		req.Version, req.Groups = 5, []string{group}
+		if got := ask[*kmsg.DescribeGroupsResponse](t, w, req).Groups[0].State; got != want {
+			t.Errorf("%s: the group is %s, want %s", what, got, want)
+		}
+	}
 	group := topic + ".g"
 	want("an unknown group", group, topic, 0, errGroupIDNotFound, -1)
 	for p := range int32(2) {
@@ -210,6 +218,12 @@ func TestOffsetDelete(t *testing.T) {
 	want("a topic that is not there", group, topic+".no", 0, errNone, errUnknownTopicOrPartition)
 	_, left := fetched(t, w, offsetFetchRequest(9, group, nil))
 	wantStrings(t, "what is left", left, []string{fmt.Sprintf("%s-1 5 epoch 0 %q error 0", topic, "")})
+
+	want("its last offset", group, topic, 1, errNone, errNone)
+	want("of the group that went with it", group, topic, 1, errGroupIDNotFound, -1)
+	state("without an offset", group, "Dead")
+	wantCode(t, "commit", commitCode(t, w, offsetCommitRequest(9, group, commitOne{topic: topic, offset: 6})), errNone)
+	state("with an offset again", group, "Empty")
 
 	m := newMember(t, b, topic+".m")
 	m.protocols = protocols("range", subscription(topic))
