@@ -4,7 +4,6 @@ package integration
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,17 +13,31 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// startGroupCluster starts brokers whose offsets have three replicas.
+// startGroupCluster starts brokers whose offsets have three replicas; kbrokers
+// have the consumer protocol, while there is nothing else.
 func startGroupCluster(t testing.TB, kinds ...kind) *cluster {
 	t.Helper()
 	c := newCluster(t, kinds...)
+	c.bothProtocols = true
 	for _, b := range c.brokers {
 		b.props["offsets.topic.replication.factor"] = "3"
 		b.props["group.initial.rebalance.delay.ms"] = "0"
 		b.props["group.min.session.timeout.ms"] = "1000"
+		offerProtocols(b)
 	}
 	c.start(t, c.ids()...)
 	return c
+}
+
+// offerProtocols sets what the broker's kind has: Apache Kafka 3.9.2 does not start
+// with the consumer protocol over ZooKeeper.
+func offerProtocols(b *broker) {
+	for i := 0; i < len(consumerProtocolProps); i += 2 {
+		delete(b.props, consumerProtocolProps[i])
+	}
+	if b.kind == kbroker {
+		withProps(consumerProtocolProps...)(b)
+	}
 }
 
 // offsetsWhole waits until all three brokers hold all of the groups' records.
@@ -153,16 +166,20 @@ func TestGroupMixedCoordinatorMoves(t *testing.T) {
 	c.stop(t, 1, 2, 3)
 }
 
-// javaThroughKills runs one Java program on three brokers while the leader and
-// then the coordinator is killed under it.
-func javaThroughKills(t *testing.T, version string, kinds ...kind) {
-	clusterCase(t)
-	c := startGroupCluster(t, kinds...)
-	topic := topicName(t)
-	c.createTopic(t, topic, 1, 3)
+// steps is a Java program that waits after each of its steps until it is told to
+// go on.
+type steps struct {
+	*proc
+	c    *cluster
+	name string
+	dir  string
+}
+
+func startSteps(t *testing.T, c *cluster, version, topic, name string) *steps {
+	t.Helper()
 	dir := tempDir(t, "java-program")
 	log := filepath.Join(dir, "program.log")
-	p, err := startProc("java-program", log, javaCasesCommand(t, version, c.bootstrap(), topic, "given-cluster", dir)...)
+	p, err := startProc("java-program", log, javaCasesCommand(t, version, c.bootstrap(), topic, name, dir)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,47 +189,66 @@ func javaThroughKills(t *testing.T, version string, kinds ...kind) {
 			printLog(t, log, 0)
 		}
 	})
-	reached := func(step int) {
-		t.Helper()
-		eventually(t, 90*time.Second, fmt.Sprint("the program is at step ", step), func() error {
-			said := mustReadFile(t, log)
-			if p.exited() && !strings.Contains(said, "PASS given-cluster") {
-				t.Fatalf("the program ended with code %d:\n%s", p.exitCode(), said)
-			}
-			if !strings.Contains(said, fmt.Sprintf("STEP %d\n", step)) {
-				return fmt.Errorf("it says %q", said)
-			}
-			return nil
-		})
-		c.step(t, "the Java program is at step %d", step)
-	}
-	next := func(step int) {
-		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint("go-", step)), nil, 0o644); err != nil {
-			t.Fatal(err)
+	return &steps{proc: p, c: c, name: name, dir: dir}
+}
+
+// reached waits until the program is at the end of a step.
+func (p *steps) reached(t testing.TB, step int) {
+	t.Helper()
+	eventually(t, 90*time.Second, fmt.Sprint("the program is at step ", step), func() error {
+		said := mustReadFile(t, p.logPath)
+		if p.exited() && !strings.Contains(said, "PASS "+p.name) {
+			t.Fatalf("the program ended with code %d:\n%s", p.exitCode(), said)
 		}
+		if !strings.Contains(said, fmt.Sprintf("STEP %d\n", step)) {
+			return fmt.Errorf("it says %q", said)
+		}
+		return nil
+	})
+	p.c.step(t, "the Java program is at step %d", step)
+}
+
+// next lets it go on after a step.
+func (p *steps) next(t testing.TB, step int) {
+	t.Helper()
+	writeFile(t, filepath.Join(p.dir, fmt.Sprint("go-", step)), "")
+}
+
+// ends wants it to have passed.
+func (p *steps) ends(t testing.TB) {
+	t.Helper()
+	if !p.await(time.Minute) || p.exitCode() != 0 {
+		t.Fatal("the program did not end well")
 	}
-	reached(1)
+	if !strings.Contains(mustReadFile(t, p.logPath), "PASS "+p.name) {
+		t.Error("the program did not say that it passed")
+	}
+}
+
+// javaThroughKills runs one Java program on three brokers while the leader and
+// then the coordinator is killed under it.
+func javaThroughKills(t *testing.T, version string, kinds ...kind) {
+	clusterCase(t)
+	c := startGroupCluster(t, kinds...)
+	topic := topicName(t)
+	c.createTopic(t, topic, 1, 3)
+	p := startSteps(t, c, version, topic, "given-cluster")
+	p.reached(t, 1)
 	leader := mustState(t, c, topic, 0).Leader
 	c.broker(leader).proc.kill()
-	next(1)
-	reached(2)
+	p.next(t, 1)
+	p.reached(t, 2)
 	c.start(t, leader)
 	c.awaitISR(t, topic, 1, 1, 2, 3)
 	offsetsWhole(t, c)
 	l := &groupLoad{c: c, group: topic + ".g"}
 	coordinator := l.coordinator(t)
 	c.broker(coordinator).proc.kill()
-	next(2)
-	reached(3)
+	p.next(t, 2)
+	p.reached(t, 3)
 	c.start(t, coordinator)
-	next(3)
-	if !p.await(time.Minute) || p.exitCode() != 0 {
-		t.Fatal("the program did not end well")
-	}
-	if !strings.Contains(mustReadFile(t, log), "PASS given-cluster") {
-		t.Error("the program did not say that it passed")
-	}
+	p.next(t, 3)
+	p.ends(t)
 	c.awaitPartitions(t, topic, 1, func(_ kmsg.MetadataResponseTopicPartition, s state) error {
 		if len(s.ISR) != 3 {
 			return fmt.Errorf("ISR %v", s.ISR)

@@ -27,6 +27,8 @@ type cluster struct {
 	conn    *zk.Conn // the test's own session
 	began   time.Time
 	brokers []*broker
+
+	bothProtocols bool // of groups, as far as a broker has them
 }
 
 // What clusters are tested with: sessions and lag short enough to be waited for,
@@ -151,6 +153,9 @@ func (c *cluster) turnInto(t testing.TB, id int, k kind) {
 	b := c.broker(id)
 	b.stop(t)
 	b.kind = k
+	if c.bothProtocols {
+		offerProtocols(b)
+	}
 	c.start(t, id)
 }
 

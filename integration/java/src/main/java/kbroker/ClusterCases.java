@@ -16,6 +16,7 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.UnsupportedVersionException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
@@ -38,6 +39,7 @@ final class ClusterCases {
 
     void addTo(Map<String, Check.Action> cases) {
         cases.put("given-cluster", this::run);
+        cases.put("given-moved", this::moved);
     }
 
     private void step(int n) throws Exception {
@@ -51,6 +53,10 @@ final class ClusterCases {
     }
 
     private KafkaConsumer<String, String> consumer() {
+        return consumer(Map.of("session.timeout.ms", "10000", "heartbeat.interval.ms", "500"));
+    }
+
+    private KafkaConsumer<String, String> consumer(Map<String, String> settings) {
         Map<String, Object> config = new HashMap<>();
         config.put("bootstrap.servers", bootstrap);
         config.put("key.deserializer", StringDeserializer.class.getName());
@@ -58,23 +64,72 @@ final class ClusterCases {
         config.put("group.id", topic + ".g");
         config.put("auto.offset.reset", "earliest");
         config.put("enable.auto.commit", "false");
-        config.put("session.timeout.ms", "10000");
-        config.put("heartbeat.interval.ms", "500");
+        config.putAll(settings);
         return new KafkaConsumer<>(config);
     }
 
-    private void run() throws Exception {
-        Map<String, Object> config = Map.of("bootstrap.servers", bootstrap, "key.serializer", StringSerializer.class.getName(),
-                "value.serializer", StringSerializer.class.getName(), "acks", "all", "request.timeout.ms", "5000", "delivery.timeout.ms", "60000");
+    private KafkaProducer<String, String> producer() {
+        return new KafkaProducer<>(Map.of("bootstrap.servers", bootstrap, "key.serializer", StringSerializer.class.getName(),
+                "value.serializer", StringSerializer.class.getName(), "acks", "all", "request.timeout.ms", "5000", "delivery.timeout.ms", "60000"));
+    }
+
+    private void produce(KafkaProducer<String, String> producer, int round) throws Exception {
+        for (int i = round * BATCH; i < (round + 1) * BATCH; i++) {
+            RecordMetadata md = producer.send(new ProducerRecord<>(topic, 0, "k" + i, "v" + i)).get(60, TimeUnit.SECONDS);
+            Check.equal("offset", md.offset(), (long) i);
+        }
+    }
+
+    /**
+     * A group of the consumer protocol, while the caller has its coordinator move to a broker without that protocol, and
+     * back: the member is told that its protocol is not supported; one of the classic protocol goes on where it was, and
+     * after the move back one of the consumer protocol where that was.
+     */
+    private void moved() throws Exception {
+        Map<String, String> newer = Map.of("group.protocol", "consumer");
+        try (KafkaProducer<String, String> producer = producer()) {
+            produce(producer, 0);
+            try (KafkaConsumer<String, String> consumer = consumer(newer)) {
+                round(consumer, 0);
+                step(1);
+                Check.fails("poll", UnsupportedVersionException.class, () -> {
+                    long deadline = System.nanoTime() + 60_000_000_000L;
+                    while (System.nanoTime() < deadline) {
+                        Check.equal("records", consumer.poll(Duration.ofMillis(100)).count(), 0);
+                    }
+                });
+            }
+            produce(producer, 1);
+            try (KafkaConsumer<String, String> consumer = consumer()) {
+                round(consumer, 1);
+                step(2);
+            }
+            produce(producer, 2);
+            step(3);
+            try (KafkaConsumer<String, String> consumer = consumer(newer)) {
+                round(consumer, 2);
+                step(4);
+            }
+        }
+    }
+
+    /** Reads and commits what was produced in one round, from where the group was. */
+    private void round(KafkaConsumer<String, String> consumer, int round) {
         TopicPartition tp = new TopicPartition(topic, 0);
-        try (KafkaProducer<String, String> producer = new KafkaProducer<>(config); KafkaConsumer<String, String> consumer = consumer()) {
+        consumer.subscribe(List.of(topic));
+        read(consumer, round * BATCH, (round + 1) * BATCH);
+        OffsetAndMetadata before = consumer.committed(Set.of(tp), Duration.ofSeconds(30)).get(tp);
+        Check.equal("committed before", before == null ? 0L : before.offset(), (long) round * BATCH);
+        consumer.commitSync(Map.of(tp, new OffsetAndMetadata((round + 1) * BATCH, "round " + round)), Duration.ofSeconds(30));
+    }
+
+    private void run() throws Exception {
+        TopicPartition tp = new TopicPartition(topic, 0);
+        try (KafkaProducer<String, String> producer = producer(); KafkaConsumer<String, String> consumer = consumer()) {
             consumer.subscribe(List.of(topic));
             for (int round = 0; round < 3; round++) {
                 int end = (round + 1) * BATCH;
-                for (int i = round * BATCH; i < end; i++) {
-                    RecordMetadata md = producer.send(new ProducerRecord<>(topic, 0, "k" + i, "v" + i)).get(60, TimeUnit.SECONDS);
-                    Check.equal("offset", md.offset(), (long) i);
-                }
+                produce(producer, round);
                 read(consumer, round * BATCH, end);
                 Check.equal("assignment", consumer.assignment(), Set.of(tp));
                 Check.equal("position", consumer.position(tp, Duration.ofSeconds(30)), (long) end);
