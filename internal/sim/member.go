@@ -399,6 +399,12 @@ func (g *groups) unwell() string {
 	if g.wellAt == 0 {
 		g.wellAt = g.w.now
 	}
+	for p := int32(g.w.cfg.Partitions); p < int32(g.w.cfg.partitions()); p++ {
+		b := g.w.broker(g.w.store.states[p].Leader)
+		if s := b.shards[p]; s == nil || !s.loaded {
+			return fmt.Sprintf("t-%d: no coordinator is loaded", p)
+		}
+	}
 	for no := range g.w.cfg.Groups.Groups {
 		if what := g.groupUnwell(no); what != "" {
 			if calm := max(g.wellAt, g.calmAt); g.w.now > calm+groupRecovery {
