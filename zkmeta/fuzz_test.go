@@ -89,6 +89,7 @@ func FuzzZnodeJSON(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
+		sameState(t, data)
 		for _, c := range codecs {
 			var before, after runtime.MemStats
 			if len(data) > 4096 {

@@ -97,6 +97,15 @@ func (o object) history(isr []cluster.BrokerID) *cluster.ISRHistory {
 // DecodeState reads a partition's state and gives it the znode's version.
 // Unknown fields are dropped, as Kafka drops them, but for kbroker's own.
 func DecodeState(tp cluster.TopicPartition, data []byte, version cluster.ZKVersion) (cluster.LeaderAndISR, error) {
+	if s, ok := scanState(data); ok {
+		s.ZKVersion = version
+		return s, nil
+	}
+	return decodeState(tp, data, version)
+}
+
+// decodeState reads a state however it is written.
+func decodeState(tp cluster.TopicPartition, data []byte, version cluster.ZKVersion) (cluster.LeaderAndISR, error) {
 	s := cluster.LeaderAndISR{ZKVersion: version}
 	err := decodeObject(StatePath(tp), data, func(o object) {
 		o.version(1, 1, true)
