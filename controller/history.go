@@ -95,7 +95,9 @@ func (im *Image) suspicious(p *partition) bool {
 
 // fit is online, and not a member that restarted while another one has not: that
 // one was there all the time, and the other would have been dropped at its death.
-// When all that are there have restarted, each is as good as the others.
+// When all that are there have restarted, each is as good as the others. A member
+// that a cancelled reassignment took out of the assignment cannot lead; what it has
+// is still better than what is left by an unclean restart.
 func (im *Image) fit(p *partition, id cluster.BrokerID) bool {
 	if !im.online(p, id) {
 		return false
@@ -108,7 +110,10 @@ func (im *Image) fit(p *partition, id cluster.BrokerID) bool {
 		return true
 	}
 	for other, o := range p.state.ISR {
-		if im.online(p, o) && !im.restarted(p, other) {
+		if im.restarted(p, other) {
+			continue
+		}
+		if im.online(p, o) || p.replica(o) == nil && im.brokers[o] != nil && im.unclean(p, at) {
 			return false
 		}
 	}

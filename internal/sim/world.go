@@ -218,7 +218,8 @@ func (w *World) unwell() string {
 		b := w.broker(s.Leader)
 		switch {
 		case !ok || b == nil:
-			if s.History != nil && slices.Contains(s.History.Joined, cluster.RestartedUncleanly) {
+			unassigned := func(id cluster.BrokerID) bool { return !slices.Contains(a.Replicas, id) }
+			if s.History != nil && slices.Contains(s.History.Joined, cluster.RestartedUncleanly) || slices.ContainsFunc(s.ISR, unassigned) {
 				// Offline until the operator decides: nothing is lost by itself.
 				if c := w.store.controller; c != nil && w.now > w.cfg.Faulty+10*time.Second {
 					w.broker(c.id).elect(controller.UncleanElection, int32(p))
