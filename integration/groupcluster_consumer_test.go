@@ -112,3 +112,15 @@ func TestGroupMixedConsumerProtocol(t *testing.T) {
 	p.ends(t)
 	c.stop(t, 1, 2, 3)
 }
+
+// Members of the stock Java client under the consumer protocol, and of franz-go,
+// through kills, stops and moves of their coordinator.
+func TestGroupClusterConsumerJava(t *testing.T) {
+	slow(t)
+	groupsThroughOutages(t, func(c *cluster) underLoad { return newJavaLoad(t, c, newestJavaVersion, 6) }, kbroker, kbroker, kbroker)
+}
+
+func TestGroupClusterConsumerFranz(t *testing.T) {
+	slow(t)
+	groupsThroughOutages(t, func(c *cluster) underLoad { return newGroupLoad(t, c, "consumer", 3, 6) }, kbroker, kbroker, kbroker)
+}

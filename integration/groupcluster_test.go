@@ -86,32 +86,33 @@ func moveCoordinator(t testing.TB, c *cluster, to int) {
 
 // groupsThroughOutages kills, stops and moves the coordinator of a group under
 // load.
-func groupsThroughOutages(t *testing.T, kinds ...kind) {
+func groupsThroughOutages(t *testing.T, start func(*cluster) underLoad, kinds ...kind) {
 	clusterCase(t)
 	c := startGroupCluster(t, kinds...)
-	l := newGroupLoad(t, c, 3, 6)
+	l := start(c)
+	topic, partitions := l.of().topic, l.of().partitions
 	offsetsWhole(t, c)
 
 	killed := l.coordinator(t)
-	l.survives(t, fmt.Sprintf("the coordinator %d is killed", killed), func() { c.broker(killed).proc.kill() })
+	survives(t, l, fmt.Sprintf("the coordinator %d is killed", killed), func() { c.broker(killed).proc.kill() })
 	c.start(t, killed)
 	offsetsWhole(t, c)
-	c.awaitISR(t, l.topic, l.partitions, 1, 2, 3)
+	c.awaitISR(t, topic, partitions, 1, 2, 3)
 
 	stopped := l.coordinator(t)
-	l.survives(t, fmt.Sprintf("the coordinator %d is stopped", stopped), func() { c.stop(t, stopped) })
+	survives(t, l, fmt.Sprintf("the coordinator %d is stopped", stopped), func() { c.stop(t, stopped) })
 	c.start(t, stopped)
 	offsetsWhole(t, c)
-	c.awaitISR(t, l.topic, l.partitions, 1, 2, 3)
+	c.awaitISR(t, topic, partitions, 1, 2, 3)
 
 	// The coordinator's replica is taken away from it, and given back.
 	from := l.coordinator(t)
 	others := without(from)
-	l.goesOn(t, "the offsets are reassigned", func() { reassignOffsets(t, c, others...) })
+	goesOn(t, l, "the offsets are reassigned", func() { reassignOffsets(t, c, others...) })
 	if now := l.coordinator(t); now == from {
 		t.Errorf("broker %d still coordinates", now)
 	}
-	l.goesOn(t, "the first coordinator is back", func() { moveCoordinator(t, c, from) })
+	goesOn(t, l, "the first coordinator is back", func() { moveCoordinator(t, c, from) })
 	if now := l.coordinator(t); now != from {
 		t.Errorf("broker %d coordinates, want %d", now, from)
 	}
@@ -119,15 +120,19 @@ func groupsThroughOutages(t *testing.T, kinds ...kind) {
 	c.stop(t, 1, 2, 3)
 }
 
+func classicLoad(t *testing.T) func(*cluster) underLoad {
+	return func(c *cluster) underLoad { return newGroupLoad(t, c, "classic", 3, 6) }
+}
+
 // A group of three kbrokers.
 func TestGroupClusterOfKbrokers(t *testing.T) {
-	groupsThroughOutages(t, kbroker, kbroker, kbroker)
+	groupsThroughOutages(t, classicLoad(t), kbroker, kbroker, kbroker)
 }
 
 // The case itself is checked by three Apache Kafkas.
 func TestGroupClusterOfKafkas(t *testing.T) {
 	slow(t)
-	groupsThroughOutages(t, kafka, kafka, kafka)
+	groupsThroughOutages(t, classicLoad(t), kafka, kafka, kafka)
 }
 
 // The coordinator of a group under load moves from Apache Kafka to kbroker and
@@ -136,27 +141,27 @@ func TestGroupMixedCoordinatorMoves(t *testing.T) {
 	slow(t)
 	clusterCase(t)
 	c := startGroupCluster(t, kafka, kafka, kbroker)
-	l := newGroupLoad(t, c, 3, 6)
+	l := newGroupLoad(t, c, "classic", 3, 6)
 	offsetsWhole(t, c)
 	for _, to := range []int{1, 3, 2, 3} {
-		l.goesOn(t, fmt.Sprintf("broker %d (%s) coordinates", to, c.broker(to).kind), func() { moveCoordinator(t, c, to) })
+		goesOn(t, l, fmt.Sprintf("broker %d (%s) coordinates", to, c.broker(to).kind), func() { moveCoordinator(t, c, to) })
 		if now := l.coordinator(t); now != to {
 			t.Errorf("broker %d coordinates, want %d", now, to)
 		}
 	}
-	l.survives(t, "the kbroker that coordinates is killed", func() { c.broker(3).proc.kill() })
+	survives(t, l, "the kbroker that coordinates is killed", func() { c.broker(3).proc.kill() })
 	c.start(t, 3)
 	offsetsWhole(t, c)
 	c.awaitISR(t, l.topic, l.partitions, 1, 2, 3)
-	l.goesOn(t, "it coordinates again", func() { moveCoordinator(t, c, 3) })
-	l.survives(t, "the kbroker that coordinates is stopped", func() { c.stop(t, 3) })
+	goesOn(t, l, "it coordinates again", func() { moveCoordinator(t, c, 3) })
+	survives(t, l, "the kbroker that coordinates is stopped", func() { c.stop(t, 3) })
 	c.start(t, 3)
 	offsetsWhole(t, c)
-	l.goesOn(t, "a Kafka coordinates", func() { moveCoordinator(t, c, 1) })
+	goesOn(t, l, "a Kafka coordinates", func() { moveCoordinator(t, c, 1) })
 
 	// The group's partition is led by kbroker once the Kafka that led it is gone.
 	reassignOffsets(t, c, 1, 3, 2)
-	l.survives(t, "the Kafka that coordinates is killed", func() { c.broker(1).proc.kill() })
+	survives(t, l, "the Kafka that coordinates is killed", func() { c.broker(1).proc.kill() })
 	if now := l.coordinator(t); now != 3 {
 		t.Errorf("broker %d coordinates, want the kbroker", now)
 	}

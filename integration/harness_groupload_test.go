@@ -17,6 +17,17 @@ import (
 // groupSession is the members' session time-out under load.
 const groupSession = 10 * time.Second
 
+// underLoad is a group that reads and commits what a ledger writes.
+type underLoad interface {
+	// stable waits until the group is stable with all its members and commits what
+	// was written after the given time.
+	stable(t testing.TB, after time.Time, limit time.Duration)
+	coordinator(t testing.TB) int
+	// finish ends it: everything was read and committed, nothing was turned back.
+	finish(t testing.TB)
+	of() *groupLoad
+}
+
 // groupLoad is a group of franz-go members that read a topic and commit what they
 // have read, again and again, while a ledger writes. It holds whatever happens:
 // no record is skipped, and a committed offset that was acked is never lost or
@@ -31,6 +42,7 @@ type groupLoad struct {
 	stopWatch  context.CancelFunc
 	watched    chan struct{}
 	fetches    int // how often the committed offsets were read
+	protocol   string
 
 	mu     sync.Mutex
 	next   []int64     // behind the highest offset that was read
@@ -48,12 +60,10 @@ type loadMember struct {
 	owned map[int32]bool
 }
 
-func newGroupLoad(t testing.TB, c *cluster, members, partitions int) *groupLoad {
+// newGroupLoad starts members of one protocol, classic or consumer.
+func newGroupLoad(t testing.TB, c *cluster, protocol string, members, partitions int) *groupLoad {
 	t.Helper()
-	topic := topicName(t)
-	c.createTopic(t, topic, int32(partitions), 3)
-	l := &groupLoad{c: c, group: topic + ".g", topic: topic, partitions: partitions, ledger: newLedger(t, c, topic, partitions, true),
-		next: make([]int64, partitions), acked: make([]int64, partitions), since: make([]time.Time, partitions), watched: make(chan struct{})}
+	l := layOutGroupLoad(t, c, protocol, partitions)
 	for range members {
 		l.join(t)
 	}
@@ -65,16 +75,31 @@ func newGroupLoad(t testing.TB, c *cluster, members, partitions int) *groupLoad 
 	return l
 }
 
+// layOutGroupLoad has the ledger write, and nobody read.
+func layOutGroupLoad(t testing.TB, c *cluster, protocol string, partitions int) *groupLoad {
+	t.Helper()
+	topic := topicName(t)
+	c.createTopic(t, topic, int32(partitions), 3)
+	return &groupLoad{c: c, group: topic + ".g", topic: topic, partitions: partitions, protocol: protocol, ledger: newLedger(t, c, topic, partitions, true),
+		next: make([]int64, partitions), acked: make([]int64, partitions), since: make([]time.Time, partitions), watched: make(chan struct{})}
+}
+
+func (l *groupLoad) of() *groupLoad { return l }
+
 func (l *groupLoad) join(t testing.TB) {
 	t.Helper()
 	m := &loadMember{l: l, done: make(chan struct{}), floor: map[int32]int64{}, owned: map[int32]bool{}}
 	taken := func(_ context.Context, _ *kgo.Client, gone map[string][]int32) { m.taken(gone[l.topic]) }
-	m.cl = l.c.client(t, kgo.ConsumerGroup(l.group), kgo.ConsumeTopics(l.topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.HeartbeatInterval(300*time.Millisecond), kgo.SessionTimeout(groupSession), kgo.RebalanceTimeout(groupSession),
+	opts := []kgo.Opt{kgo.ConsumerGroup(l.group), kgo.ConsumeTopics(l.topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.HeartbeatInterval(300 * time.Millisecond), kgo.SessionTimeout(groupSession), kgo.RebalanceTimeout(groupSession),
 		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(), kgo.Balancers(kgo.CooperativeStickyBalancer()),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }),
 		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, given map[string][]int32) { m.given(given[l.topic]) }),
-		kgo.OnPartitionsRevoked(taken), kgo.OnPartitionsLost(taken))
+		kgo.OnPartitionsRevoked(taken), kgo.OnPartitionsLost(taken)}
+	if l.protocol == "consumer" {
+		opts = append(opts, kgo.ServerSideBalancer())
+	}
+	m.cl = l.c.client(t, opts...)
 	l.members = append(l.members, m)
 	go m.run()
 }
@@ -219,18 +244,33 @@ func (l *groupLoad) stable(t testing.TB, after time.Time, limit time.Duration) {
 			}
 		}
 		l.mu.Unlock()
-		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
-		defer cancel()
-		got, err := adm.DescribeGroups(ctx, l.group)
+		return l.described(adm, len(l.members))
+	})
+	l.healthy(t)
+}
+
+// described wants the group to be stable with so many members.
+func (l *groupLoad) described(adm *kadm.Client, members int) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	if l.protocol == "consumer" {
+		got, err := adm.DescribeConsumerGroups(ctx, l.group)
 		if err != nil {
 			return err
 		}
-		if g := got[l.group]; g.Err != nil || g.State != "Stable" || len(g.Members) != len(l.members) {
-			return fmt.Errorf("group %s with %d members: %v", g.State, len(g.Members), g.Err)
+		if g := got[l.group]; g.Err != nil || g.State != "Stable" || len(g.Members) != members {
+			return fmt.Errorf("consumer group %s with %d members: %v", g.State, len(g.Members), g.Err)
 		}
 		return nil
-	})
-	l.healthy(t)
+	}
+	got, err := adm.DescribeGroups(ctx, l.group)
+	if err != nil {
+		return err
+	}
+	if g := got[l.group]; g.Err != nil || g.State != "Stable" || len(g.Members) != members {
+		return fmt.Errorf("group %s with %d members: %v", g.State, len(g.Members), g.Err)
+	}
+	return nil
 }
 
 // healthy fails the test if something was seen that must not be.
@@ -245,22 +285,22 @@ func (l *groupLoad) healthy(t testing.TB) {
 
 // survives does something to the cluster; the group must be stable again within
 // the session time-out plus two seconds from its beginning.
-func (l *groupLoad) survives(t testing.TB, what string, do func()) {
+func survives(t testing.TB, l underLoad, what string, do func()) {
 	t.Helper()
 	began := time.Now()
 	do()
 	l.stable(t, began, groupSession+2*time.Second)
-	l.c.step(t, "%s: stable again after %v", what, time.Since(began).Round(10*time.Millisecond))
+	l.of().c.step(t, "%s: stable again after %v", what, time.Since(began).Round(10*time.Millisecond))
 }
 
 // goesOn is survives for what itself takes long: the group must be stable within
 // the same time from its end.
-func (l *groupLoad) goesOn(t testing.TB, what string, do func()) {
+func goesOn(t testing.TB, l underLoad, what string, do func()) {
 	t.Helper()
 	do()
 	began := time.Now()
 	l.stable(t, began, groupSession+2*time.Second)
-	l.c.step(t, "%s: stable after %v", what, time.Since(began).Round(10*time.Millisecond))
+	l.of().c.step(t, "%s: stable after %v", what, time.Since(began).Round(10*time.Millisecond))
 }
 
 // coordinator is the broker that leads the group's partition of offsets.
@@ -302,6 +342,13 @@ func (l *groupLoad) finish(t testing.TB) {
 	}
 	adm := kadm.NewClient(l.c.client(t))
 	defer adm.Close()
+	l.committed(t, adm, values)
+	l.c.step(t, "nothing was skipped, lost or turned back; the committed offsets were read %d times", l.fetches)
+}
+
+// committed wants everything to be committed.
+func (l *groupLoad) committed(t testing.TB, adm *kadm.Client, values [][]string) {
+	t.Helper()
 	got, err := adm.FetchOffsets(within(t, 30*time.Second), l.group)
 	if err != nil {
 		t.Fatal(err)
@@ -311,5 +358,4 @@ func (l *groupLoad) finish(t testing.TB) {
 			t.Errorf("partition %d: %d is committed, want %d", p, o.At, len(values[p]))
 		}
 	}
-	l.c.step(t, "nothing was skipped, lost or turned back; the committed offsets were read %d times", l.fetches)
 }

@@ -10,7 +10,7 @@ import java.util.Map;
  *
  * <p>Usage: Main BOOTSTRAP PREFIX [CASE ...]; PREFIX starts the name of every topic; "some-*" names all cases that begin
  * so. Cases "given-..." read what the caller has put there, and those of groups want brokers that are set up for them:
- * both run only when they are named. The last argument of "given-cluster" is a directory.
+ * both run only when they are named. The last argument of those in a cluster is a directory.
  */
 public final class Main {
     private Main() {}
@@ -22,6 +22,7 @@ public final class Main {
         new GroupCases(args[0], args[1], true).addTo(cases);
         new GroupCases(args[0], args[1], false).addTo(cases);
         new ClusterCases(args[0], args[1], Path.of(args[args.length - 1])).addTo(cases);
+        new GroupLoad(args[0], args[1], Path.of(args[args.length - 1])).addTo(cases);
         boolean failed = false;
         for (Map.Entry<String, Check.Action> c : cases.entrySet()) {
             boolean named = Arrays.stream(args).skip(2).anyMatch(a -> a.endsWith("*") ? c.getKey().startsWith(a.substring(0, a.length() - 1)) : a.equals(c.getKey()));
