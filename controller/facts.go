@@ -212,7 +212,11 @@ func (im *Image) reassign(p *partition, a cluster.Assignment) {
 	}
 	p.leavers = slices.DeleteFunc(p.leavers, func(r replica) bool { return p.replica(r.id) != nil })
 	for _, o := range old {
-		if p.copyOn(o.id) == nil {
+		switch {
+		case p.copyOn(o.id) != nil:
+		case p.known && slices.Contains(p.state.ISR, o.id):
+			p.leavers = append(p.leavers, o)
+		default:
 			im.unhost(o.id, p)
 		}
 	}
@@ -272,6 +276,7 @@ func (im *Image) StateUnreadable(tp cluster.TopicPartition) {
 func (im *Image) setState(p *partition, s cluster.LeaderAndISR, own bool) {
 	led := !p.known || p.state.LeaderEpoch != s.LeaderEpoch
 	p.known, p.unreadable, p.state = true, false, s
+	im.keepInSync(p)
 	switch {
 	case !led:
 	case own || !reassigning(p.assignment):

@@ -209,6 +209,18 @@ func (im *Image) leave(p *partition, a cluster.Assignment) {
 	}
 }
 
+// keepInSync has the members of the ISR that are not assigned among the leavers:
+// an earlier controller took them out of the assignment, and had no time to take
+// them out of the ISR.
+func (im *Image) keepInSync(p *partition) {
+	for _, id := range p.state.ISR {
+		if p.known && p.copyOn(id) == nil {
+			p.leavers = append(p.leavers, replica{id: id, incarn: cluster.NoBrokerEpoch, ledEpoch: cluster.NoLeaderEpoch})
+			im.host(id, p)
+		}
+	}
+}
+
 // forgetLeaver drops a replica that left and has been deleted.
 func (im *Image) forgetLeaver(p *partition, id cluster.BrokerID) {
 	p.leavers = slices.DeleteFunc(p.leavers, func(r replica) bool { return r.id == id })
