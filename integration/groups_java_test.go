@@ -32,3 +32,17 @@ func TestJavaNewestConsumerProtocol(t *testing.T) {
 	slow(t)
 	javaCasesOn(t, sharedConsumerGroups(t), topicName(t), newestJavaVersion, "group-consumer-*", "group-newest-*")
 }
+
+// Members of a group are restarted one by one with the other protocol, and back,
+// while they read and commit.
+func TestJava39GroupMoves(t *testing.T) {
+	slow(t)
+	javaCasesOn(t, sharedConsumerGroups(t), topicName(t), kafkaVersion, "group-moves-range")
+	javaCasesOn(t, sharedConsumerGroups(t), topicName(t), kafkaVersion, "group-moves-cooperative")
+}
+
+func TestJavaNewestGroupMoves(t *testing.T) {
+	slow(t)
+	javaCasesOn(t, sharedConsumerGroups(t), topicName(t), newestJavaVersion, "group-moves-range")
+	javaCasesOn(t, sharedConsumerGroups(t), topicName(t), newestJavaVersion, "group-moves-cooperative")
+}
