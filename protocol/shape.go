@@ -22,12 +22,12 @@ var (
 // memorySlack. Honest requests need far less.
 const (
 	memoryFactor = 16
-	memorySlack  = 64 << 10
+	memorySlack  = 3 << 20
 )
 
 // CheckShape walks a request body by the schema of its version, before kmsg
 // decodes it: every length and count must fit the bytes that are left, and what
-// decoding will allocate must stay below 16 times the body plus 64 KiB. It
+// decoding will allocate must stay below 16 times the body plus 3 MiB. It
 // allocates nothing unless it fails. Bytes after the end are not looked at.
 func CheckShape(key, version int16, body []byte) error {
 	_, _, err := walkShape(requestShapes(), key, version, body)

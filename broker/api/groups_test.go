@@ -56,6 +56,13 @@ func (d *desk) Answer(partition int32, msg any) (any, bool) {
 	return d.atOnce(partition, msg), true
 }
 
+// has makes f's answers be had at once.
+func (d *desk) has(f func(partition int32, msg any) any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.atOnce = f
+}
+
 func (d *desk) Led() []int32 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
