@@ -20,7 +20,8 @@ It prints a Markdown table.
   join100         a group of 100 members joins, until the last has its assignment;
                   -delay: with the default group.initial.rebalance.delay.ms
   lose1           one of 100 members leaves, until the others have their next
-                  assignment; -silent: it falls silent, and its session has to end
+                  assignment, with heartbeats every 100 ms, or as often as the row's
+                  name says; -silent: it falls silent, and its session has to end
   beats           1,000 groups of 10 members that do nothing but send heartbeats
   commits         OffsetCommit as fast as it goes; what was committed is read back
   load            a coordinator partition with 1 GB of commits is loaded at a

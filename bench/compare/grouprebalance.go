@@ -3,6 +3,7 @@ package compare
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kbroker/kbroker/bench/groups"
@@ -32,6 +33,33 @@ const (
 	LongestBeat = shortSession / 2
 )
 
+// leaving is a row about a member that leaves.
+type leaving struct {
+	row  string
+	beat time.Duration
+	goal float64
+}
+
+// leavings are those rows. Members hear of it by their next heartbeat, so that the
+// interval is most of the time until the group is whole again, with any broker; the
+// shorter it is, the more is the coordinator's. Below 20 ms the heartbeats alone
+// keep Kafka's core busy.
+var leavings = []leaving{
+	{leaveRow + "-20ms", 20 * time.Millisecond, 0.5},
+	{leaveRow + "-50ms", 50 * time.Millisecond, 0.5},
+	{leaveRow, quickBeat, 0.5},
+	{leaveRow + "-1s", time.Second, 0},
+}
+
+// every is the row's interval of heartbeats: what was asked for goes for the row
+// that is not named after its own.
+func (l leaving) every(c *groupRuns) time.Duration {
+	if l.row == leaveRow {
+		return c.beatOf(l.beat)
+	}
+	return l.beat
+}
+
 func (c *groupRuns) rebalanceRows() []Row {
 	seconds := func(name string, goal float64) metric {
 		return metric{name: name, unit: "s", digits: 3, less: true, goal: goal}
@@ -41,16 +69,19 @@ func (c *groupRuns) rebalanceRows() []Row {
 	}
 	last := millis("of that, after the last member had sent its JoinGroup")
 	names := c.o.Subjects
-	return []Row{
+	rows := []Row{
 		newRow(joinRow, fmt.Sprintf("%d members join an empty group of 100 partitions, %s=0, heartbeats every %v", groupMembers, initialDelay, c.beatOf(quickBeat)),
 			[]metric{seconds("first JoinGroup to last assignment", 0.5), last}, names),
 		newRow(delayRow, fmt.Sprintf("the same, %s=%d", initialDelay, defaultDelay.Milliseconds()),
 			[]metric{seconds("first JoinGroup to last assignment, the delay in it", 0), millis("the same less the delay, twice: it begins anew when members have come meanwhile")}, names),
-		newRow(leaveRow, fmt.Sprintf("one of %d members leaves, heartbeats every %v", groupMembers, c.beatOf(quickBeat)),
-			[]metric{seconds("LeaveGroup to the last assignment of the others", 0.5), last}, names),
-		newRow(silentRow, fmt.Sprintf("one of %d members falls silent, heartbeats every %v, session %v", groupMembers, c.beatOf(silentBeat), shortSession),
-			[]metric{seconds("last heartbeat to the last assignment of the others, the session in it", 0), seconds("the same less the session", 0), last}, names),
 	}
+	for _, l := range leavings {
+		rows = append(rows, newRow(l.row, fmt.Sprintf("one of %d members leaves, heartbeats every %v", groupMembers, l.every(c)),
+			[]metric{seconds("LeaveGroup to the last assignment of the others", l.goal), last}, names))
+	}
+	return append(rows,
+		newRow(silentRow, fmt.Sprintf("one of %d members falls silent, heartbeats every %v, session %v", groupMembers, c.beatOf(silentBeat), shortSession),
+			[]metric{seconds("last heartbeat to the last assignment of the others, the session in it", 0), seconds("the same less the session", 0), last}, names))
 }
 
 func (c *groupRuns) beatOf(own time.Duration) time.Duration {
@@ -63,7 +94,7 @@ func (c *groupRuns) beatOf(own time.Duration) time.Duration {
 // measureRebalances has a fresh broker in each turn, one for the rows without
 // the initial delay and one for the row with it.
 func (c *groupRuns) measureRebalances(ctx context.Context, rows map[string]*Row) error {
-	if rows[joinRow] != nil || rows[leaveRow] != nil || rows[silentRow] != nil {
+	if joins(rows) || rows[silentRow] != nil {
 		err := c.eachTurn(ctx, 0, "", func(s *subject) error {
 			if err := c.warmRebalances(ctx, s); err != nil {
 				return fmt.Errorf("warm-up: %w", err)
@@ -159,8 +190,8 @@ func (c *groupRuns) warmRebalances(ctx context.Context, s *subject) error {
 // rebalances measures two groups: the members of one join and one leaves, one
 // of the other falls silent.
 func (c *groupRuns) rebalances(ctx context.Context, s *subject, rows map[string]*Row) error {
-	if rows[joinRow] != nil || rows[leaveRow] != nil {
-		if err := c.joinAndLeave(ctx, s, rows[joinRow], rows[leaveRow]); err != nil {
+	if joins(rows) {
+		if err := c.joinAndLeave(ctx, s, rows); err != nil {
 			return err
 		}
 	}
@@ -170,15 +201,30 @@ func (c *groupRuns) rebalances(ctx context.Context, s *subject, rows map[string]
 	return nil
 }
 
-func (c *groupRuns) joinAndLeave(ctx context.Context, s *subject, join, leave *Row) error {
+// joins tells whether a row is about a group that forms or that a member leaves.
+func joins(rows map[string]*Row) bool {
+	return rows[joinRow] != nil || slices.ContainsFunc(leavings, func(l leaving) bool { return rows[l.row] != nil })
+}
+
+// joinAndLeave has a group form and, for each row about it, one of its members
+// leave.
+func (c *groupRuns) joinAndLeave(ctx context.Context, s *subject, rows map[string]*Row) error {
 	g, settled, began, err := c.formed(ctx, s, "group", usualSession)
 	if err != nil {
 		return err
 	}
-	if join != nil {
+	if join := rows[joinRow]; join != nil {
 		join.times(s.name, c, settled.At.Sub(began), settled.At.Sub(settled.Joined))
 	}
-	if leave != nil {
+	beat := c.beatOf(quickBeat)
+	for _, l := range leavings {
+		row := rows[l.row]
+		if row == nil {
+			continue
+		}
+		g.SetBeat(l.every(c)) // a member's next heartbeat is by the old interval
+		time.Sleep(beat + l.every(c))
+		beat = l.every(c)
 		if began, err = g.Leave(); err == nil {
 			settled, err = g.Settle(ctx, settled.Generation)
 		}
@@ -186,7 +232,7 @@ func (c *groupRuns) joinAndLeave(ctx context.Context, s *subject, join, leave *R
 			g.Abandon()
 			return err
 		}
-		leave.times(s.name, c, settled.At.Sub(began), settled.At.Sub(settled.Joined))
+		row.times(s.name, c, settled.At.Sub(began), settled.At.Sub(settled.Joined))
 	}
 	return g.Stop(ctx)
 }
