@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// The row about the log cleaner, which bench/clean measures.
+// The rows about the log cleaner, which bench/clean measures.
 const (
 	cleanRow    = "clean"
 	cleanMiB    = 512
@@ -17,26 +17,54 @@ const (
 	cleanProps = "log.cleaner.backoff.ms=100\n"
 )
 
-func (c *groupRuns) cleanRows() []Row {
-	return []Row{newRow(cleanRow, fmt.Sprintf("compaction of %d MiB, values of 200 bytes, 500,000 keys at random", c.scaled(cleanMiB, 192)),
-		[]metric{
-			{name: "compacted per second of broker CPU", unit: "MiB/s", goal: 3},
-			{name: "compacted per second", unit: "MiB/s"},
-		}, c.o.Subjects)}
+// cleanCodecs have a row each: cleanRow, and cleanRow-CODEC.
+var cleanCodecs = []string{"none", "gzip", "lz4", "zstd"}
+
+func cleanRowOf(codec string) string {
+	if codec == "none" {
+		return cleanRow
+	}
+	return cleanRow + "-" + codec
 }
 
-// measureClean has a fresh broker in each turn.
+// cleanRows ask less of what is compressed, which is mostly the codecs' own work:
+// no more CPU than Kafka. Sizes are those of the segments, compressed as they are.
+func (c *groupRuns) cleanRows() (rows []Row) {
+	mib := c.scaled(cleanMiB, 192)
+	for _, codec := range cleanCodecs {
+		text, goal := fmt.Sprintf("compaction of %d MiB, values of 200 bytes, 500,000 keys at random", mib), 3.
+		if codec != "none" {
+			text, goal = text+", "+codec, 1
+		}
+		rows = append(rows, newRow(cleanRowOf(codec), text, []metric{
+			{name: "compacted per second of broker CPU", unit: "MiB/s", goal: goal},
+			{name: "compacted per second", unit: "MiB/s"},
+		}, c.o.Subjects))
+	}
+	return rows
+}
+
 func (c *groupRuns) measureClean(ctx context.Context, rows map[string]*Row) error {
 	bin, err := c.build(ctx, "bench/clean")
 	if err != nil {
 		return err
 	}
+	for _, codec := range cleanCodecs {
+		if row := rows[cleanRowOf(codec)]; row != nil {
+			err = errors.Join(err, c.measureCodec(ctx, bin, codec, row))
+		}
+	}
+	return err
+}
+
+// measureCodec has a fresh broker in each turn.
+func (c *groupRuns) measureCodec(ctx context.Context, bin, codec string, row *Row) error {
 	return c.eachTurn(ctx, 0, cleanProps, func(s *subject) error {
 		if err := c.touch(ctx, 2); err != nil {
 			return err
 		}
 		out, err := run(ctx, strconv.Itoa(clientCore), bin, "--bootstrap", s.addr, "--pid", strconv.Itoa(s.proc.pid()), "--dir", s.data(),
-			"--mb", strconv.Itoa(c.scaled(cleanMiB, 192)), "--rounds", strconv.Itoa(1+c.scaled(cleanRounds, 1)))
+			"--codec", codec, "--mb", strconv.Itoa(c.scaled(cleanMiB, 192)), "--rounds", strconv.Itoa(1+c.scaled(cleanRounds, 1)))
 		if err != nil {
 			return err
 		}
@@ -45,10 +73,10 @@ func (c *groupRuns) measureClean(ctx context.Context, rows map[string]*Row) erro
 			return err
 		}
 		for _, r := range done[1:] {
-			rows[cleanRow].note(0, s.name, r.perCPU)
-			rows[cleanRow].note(1, s.name, r.perSecond)
+			row.note(0, s.name, r.perCPU)
+			row.note(1, s.name, r.perSecond)
 		}
-		c.o.Logf("%s: %s: %+v", cleanRow, s.name, done)
+		c.o.Logf("%s: %s: %+v", cleanRowOf(codec), s.name, done)
 		return nil
 	})
 }
