@@ -80,6 +80,7 @@ func TestNothingCrossesSessions(t *testing.T) {
 	mustMulti(t, sess, zkmeta.Create("/c", nil, zkmeta.Persistent, nil))
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
+	ctx := t.Context() // one for all: a million contexts kept until the end starve the rest
 	for i := range counters {
 		path := fmt.Sprintf("/c/%d", i)
 		mustMulti(t, sess, zkmeta.Create(path, nil, zkmeta.Persistent, nil))
@@ -90,13 +91,13 @@ func TestNothingCrossesSessions(t *testing.T) {
 			for n := 0; ; n++ {
 				select {
 				case <-stop:
-					if _, err := sess.Multi(testContext(t), zkmeta.Set(path, nil, -1)); !errors.Is(err, zkmeta.ErrSessionExpired) {
+					if _, err := sess.Multi(ctx, zkmeta.Set(path, nil, -1)); !errors.Is(err, zkmeta.ErrSessionExpired) {
 						t.Errorf("%s in the dead session: %v", path, err)
 					}
 					return
 				default:
 				}
-				r, err := sess.Multi(testContext(t), zkmeta.Set(path, nil, v+cluster.ZKVersion(n%4)))
+				r, err := sess.Multi(ctx, zkmeta.Set(path, nil, v+cluster.ZKVersion(n%4)))
 				if err == nil {
 					v = r[0].Stat.Version
 				} else {
@@ -113,7 +114,7 @@ func TestNothingCrossesSessions(t *testing.T) {
 					return
 				default:
 				}
-				_, err := sess.Multi(testContext(t), zkmeta.Create(fmt.Sprintf("/e%d_%d", i, n), nil, zkmeta.Ephemeral, nil))
+				_, err := sess.Multi(ctx, zkmeta.Create(fmt.Sprintf("/e%d_%d", i, n), nil, zkmeta.Ephemeral, nil))
 				if errors.Is(err, zkmeta.ErrNotConnected) {
 					n--
 					runtime.Gosched()

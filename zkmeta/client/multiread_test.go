@@ -85,7 +85,6 @@ func TestMultiRead(t *testing.T) {
 // TestMultiReadOfOldServer: a server before 3.6 says that it knows no MultiRead
 // and hangs up. It is asked once, and the caller does not notice.
 func TestMultiReadOfOldServer(t *testing.T) {
-	t.Parallel()
 	z := shared.ZooKeeper(t)
 	p := zkmetatest.StartProxy(t, z.Addr)
 	store := openStore(t, Options{Connect: p.Addr + chroot()})
@@ -107,16 +106,11 @@ func TestMultiReadOfOldServer(t *testing.T) {
 // TestOldServerFromTheStart: the first session's first list, of the chroot's
 // parts, meets such a server as well.
 func TestOldServerFromTheStart(t *testing.T) {
-	t.Parallel()
 	z := shared.ZooKeeper(t)
 	p := zkmetatest.StartProxy(t, z.Addr)
 	p.Set(zkmetatest.OldServer)
-	began := time.Now()
-	store := openStore(t, Options{Connect: p.Addr + chroot(), CallTimeout: time.Minute})
+	store := openStore(t, Options{Connect: p.Addr + chroot(), CallTimeout: time.Hour}) // longer than wait is patient
 	s := wait(t, store)
-	if took := time.Since(began); took > 20*time.Second {
-		t.Errorf("a session after %v", took)
-	}
 	paths := manyOf(t, s, 40)
 	sameAsGets(t, s, s.GetMany(testContext(t), paths, false), paths)
 	if got := p.Asked(opMultiRead); got != 1 {
