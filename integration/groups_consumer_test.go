@@ -290,3 +290,94 @@ func TestToolConsumerProtocolGroup(t *testing.T) {
 	x.describe(1)
 	x.is(`m1 leaves: epoch -1`, `described: GROUP_ID_NOT_FOUND `)
 }
+
+// Members of both protocols in one group: the classic one is told to join again
+// and gets what the coordinator assigns; the group is classic again when it is
+// alone.
+func TestConsumerGroupOfBothProtocols(t *testing.T) {
+	x := newConsumerTalk(t, sharedConsumerGroups(t), "a")
+	old := newMember(t, x.b, x.group)
+	old.protocols = protocols("range", subscription(x.topic("a")))
+	old.join()
+	old.sync(assignment(x.topic("a"), 0, 1, 2, 3), old.id, assignment(x.topic("a"), 0, 1, 2, 3))
+	x.old = old.id
+	wantCode(t, "commit", commitCode(t, x.w, old.commit(commitOne{topic: x.topic("a"), offset: 3})), errNone)
+	state := func() {
+		x.listed()
+		x.describe(1)
+		d := describedGroup(t, x.w, x.group)
+		x.say("classic: %s %s %q", codeName(d.ErrorCode), d.State, d.Protocol)
+	}
+	rejoins := func() {
+		t.Helper()
+		got := old.tryJoin()
+		x.say("it joins: %s %q, leader %t, %d members", codeName(got.ErrorCode), deref(got.Protocol), got.LeaderID == got.MemberID, len(got.Members))
+		if got.ErrorCode != errNone {
+			return
+		}
+		old.gen = got.Generation
+		var assign []string
+		if len(got.Members) > 0 {
+			assign = []string{old.id, assignment(x.topic("a"), 0, 1, 2, 3)}
+		}
+		resp := old.sendSync(assign...).wait()
+		var a kmsg.ConsumerMemberAssignment
+		if err := a.ReadFrom(resp.MemberAssignment); err != nil {
+			t.Errorf("assignment %q: %v", resp.MemberAssignment, err)
+		}
+		x.say("it syncs: %s %v", codeName(resp.ErrorCode), a.Topics)
+	}
+	state()
+	x.is(
+		`listed: classic Stable "consumer"`,
+		`described: GROUP_ID_NOT_FOUND `,
+		`classic: ok Stable "range"`)
+	x.first = old.gen + 1
+	x.beat("m1 joins", join(beat{member: "m1", topics: []string{"a"}}))
+	state()
+	x.say("the classic one beats: %s", codeName(old.heartbeat()))
+	rejoins()
+	x.say("it beats: %s", codeName(old.heartbeat()))
+	x.say("it commits: %s", codeName(commitCode(t, x.w, old.commit(commitOne{topic: x.topic("a"), offset: 4}))))
+	x.beat("m1 beats", beat{member: "m1"})
+	x.beat("m1 owns", beat{member: "m1", owned: "a:2,3"})
+	state()
+	x.is(
+		`m1 joins: epoch +0 has -`,
+		`listed: consumer Reconciling "consumer"`,
+		`described: Reconciling +0/+0 uniform`,
+		`  OLD <null>/integration /127.0.0.1 rack <null> epoch -1 topics a regex  has a:0,1,2,3 wants a:0,1 type 0`,
+		`  m1 <null>/integration /127.0.0.1 rack <null> epoch +0 topics a regex  has - wants a:2,3 type 1`,
+		`classic: ok Dead ""`,
+		`the classic one beats: REBALANCE_IN_PROGRESS`,
+		`it joins: ok "range", leader false, 0 members`,
+		`it syncs: ok [{G.a [0 1]}]`,
+		`it beats: ok`,
+		`it commits: ok`,
+		`m1 beats: epoch +0 has a:2,3`,
+		`m1 owns: epoch +0`,
+		`listed: consumer Stable "consumer"`,
+		`described: Stable +0/+0 uniform`,
+		`  OLD <null>/integration /127.0.0.1 rack <null> epoch +0 topics a regex  has a:0,1 wants a:0,1 type 0`,
+		`  m1 <null>/integration /127.0.0.1 rack <null> epoch +0 topics a regex  has a:2,3 wants a:2,3 type 1`,
+		`classic: ok Dead ""`)
+	x.beat("m1 leaves", beat{member: "m1", epoch: -1})
+	state()
+	x.say("the classic one beats: %s", codeName(old.heartbeat()))
+	rejoins()
+	x.fetch("fetch of nobody", nil, -1)
+	x.is(
+		`m1 leaves: epoch -1`,
+		`listed: classic PreparingRebalance "consumer"`,
+		`described: GROUP_ID_NOT_FOUND `,
+		`classic: ok PreparingRebalance ""`,
+		`the classic one beats: REBALANCE_IN_PROGRESS`,
+		`it joins: ok "range", leader true, 1 members`,
+		`it syncs: ok [{G.a [0 1 2 3]}]`,
+		`fetch of nobody: 4`)
+	old.leave()
+	x.first = 0 // another group
+	x.beat("m1 joins the empty group", join(beat{member: "m1", topics: []string{"a"}}))
+	x.is(
+		`m1 joins the empty group: epoch +0 has a:0,1,2,3`)
+}

@@ -24,6 +24,7 @@ type consumerTalk struct {
 	group string
 	names map[[16]byte]string // short names of topics
 	first int32               // the group's first epoch
+	old   string              // the id of a member of the classic protocol
 	lines []string
 }
 
@@ -84,6 +85,9 @@ func (x *consumerTalk) id(short string) [16]byte {
 
 func (x *consumerTalk) say(format string, args ...any) {
 	line := fmt.Sprintf(format, args...)
+	if x.old != "" {
+		line = strings.ReplaceAll(line, x.old, "OLD")
+	}
 	x.lines = append(x.lines, strings.ReplaceAll(line, x.group, "G"))
 }
 
