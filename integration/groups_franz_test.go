@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // groupie is a franz-go consumer of a group that polls until it is closed and
@@ -124,80 +125,108 @@ func awaitShared(t testing.TB, partitions int, sizes []int, members ...*groupie)
 	})
 }
 
-// Members of franz-go under each of its balancers, joining and leaving; what is
-// produced is read once, by one of them.
+// Members of franz-go under each of its balancers.
 func TestFranzGroup(t *testing.T) {
 	for _, balancer := range []kgo.GroupBalancer{kgo.RangeBalancer(), kgo.RoundRobinBalancer(), kgo.StickyBalancer(), kgo.CooperativeStickyBalancer()} {
 		t.Run(balancer.ProtocolName(), func(t *testing.T) {
-			b := sharedGroups(t)
-			topic := topicName(t)
-			createTopic(t, b, topic, 6)
-			group := topic + ".g"
-			w := dial(t, b)
-			member := func() *groupie { return newGroupie(t, b, group, topic, kgo.Balancers(balancer)) }
-			n := 0
-			flows := func(members ...*groupie) {
-				t.Helper()
-				var want []string
-				for p := range int32(6) {
-					want = append(want, fmt.Sprintf("%d/%d", p, n))
-					produce(t, w, topic, p, batch{recs: values(now, want[p])}.bytes())
-				}
-				n++
-				var got []string
-				eventually(t, 20*time.Second, "six records are read", func() error {
-					for _, g := range members {
-						g.mu.Lock()
-						got = append(got, g.values...)
-						g.values = nil
-						err := g.err
-						g.mu.Unlock()
-						if err != nil {
-							t.Fatal(err)
-						}
-					}
-					if len(got) < 6 {
-						return fmt.Errorf("%d records", len(got))
-					}
-					return nil
-				})
-				slices.Sort(got)
-				wantStrings(t, "records", got, want)
-				for _, g := range members {
-					if err := g.cl.CommitUncommittedOffsets(within(t, 10*time.Second)); err != nil {
-						t.Fatal(err)
-					}
-				}
-				for p := range int32(6) {
-					if got := committedOffset(t, w, group, topic, p); got != int64(n) {
-						t.Errorf("partition %d: committed %d, want %d", p, got, n)
-					}
-				}
-			}
-			one := member()
-			awaitShared(t, 6, []int{6}, one)
-			flows(one)
-			two := member()
-			awaitShared(t, 6, []int{3, 3}, one, two)
-			flows(one, two)
-			three := member()
-			awaitShared(t, 6, []int{2, 2, 2}, one, two, three)
-			flows(one, two, three)
-			if d := describedGroup(t, w, group); d.Protocol != balancer.ProtocolName() || len(d.Members) != 3 {
-				t.Errorf("protocol %s, %d members", d.Protocol, len(d.Members))
-			}
-			one.end()
-			awaitShared(t, 6, []int{3, 3}, two, three)
-			flows(two, three)
-			two.end()
-			awaitShared(t, 6, []int{6}, three)
-			flows(three)
-			three.end()
-			awaitState(t, w, group, "Empty")
-			if one.lost+two.lost+three.lost != 0 {
-				t.Errorf("partitions were lost %d times", one.lost+two.lost+three.lost)
-			}
+			franzMembers(t, sharedGroups(t), balancer.ProtocolName(), func(w *wire, group string) string { return describedGroup(t, w, group).Protocol }, kgo.Balancers(balancer))
 		})
+	}
+}
+
+// The same under the consumer protocol.
+func TestFranzConsumerProtocol(t *testing.T) {
+	slow(t)
+	for assignor, balancer := range map[string]kgo.GroupBalancer{"range": kgo.RangeBalancer(), "uniform": kgo.StickyBalancer()} {
+		t.Run(assignor, func(t *testing.T) {
+			franzMembers(t, sharedConsumerGroups(t), assignor, func(w *wire, group string) string {
+				req := kmsg.NewPtrConsumerGroupDescribeRequest()
+				req.Version, req.Groups = 1, []string{group}
+				return ask[*kmsg.ConsumerGroupDescribeResponse](t, w, req).Groups[0].AssignorName
+			}, kgo.Balancers(balancer), kgo.ServerSideBalancer())
+		})
+	}
+}
+
+// franzMembers has members of franz-go join and leave; what is produced is read
+// once, by one of them.
+func franzMembers(t *testing.T, b *broker, wantAssignor string, assignor func(w *wire, group string) string, opts ...kgo.Opt) {
+	t.Helper()
+	topic := topicName(t)
+	createTopic(t, b, topic, 6)
+	group := topic + ".g"
+	w := dial(t, b)
+	member := func() *groupie { return newGroupie(t, b, group, topic, opts...) }
+	n := 0
+	flows := func(members ...*groupie) {
+		t.Helper()
+		var want []string
+		for p := range int32(6) {
+			want = append(want, fmt.Sprintf("%d/%d", p, n))
+			produce(t, w, topic, p, batch{recs: values(now, want[p])}.bytes())
+		}
+		n++
+		var got []string
+		eventually(t, 20*time.Second, "six records are read", func() error {
+			for _, g := range members {
+				g.mu.Lock()
+				got = append(got, g.values...)
+				g.values = nil
+				err := g.err
+				g.mu.Unlock()
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if len(got) < 6 {
+				return fmt.Errorf("%d records", len(got))
+			}
+			return nil
+		})
+		slices.Sort(got)
+		wantStrings(t, "records", got, want)
+		for _, g := range members {
+			if err := g.cl.CommitUncommittedOffsets(within(t, 10*time.Second)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for p := range int32(6) {
+			if got := committedOffset(t, w, group, topic, p); got != int64(n) {
+				t.Errorf("partition %d: committed %d, want %d", p, got, n)
+			}
+		}
+	}
+	one := member()
+	awaitShared(t, 6, []int{6}, one)
+	flows(one)
+	two := member()
+	awaitShared(t, 6, []int{3, 3}, one, two)
+	flows(one, two)
+	three := member()
+	awaitShared(t, 6, []int{2, 2, 2}, one, two, three)
+	flows(one, two, three)
+	if got := assignor(w, group); got != wantAssignor {
+		t.Errorf("assignor %s, want %s", got, wantAssignor)
+	}
+	one.end()
+	awaitShared(t, 6, []int{3, 3}, two, three)
+	flows(two, three)
+	two.end()
+	awaitShared(t, 6, []int{6}, three)
+	flows(three)
+	three.end()
+	req := kmsg.NewPtrListGroupsRequest()
+	req.Version, req.StatesFilter = 5, []string{"Empty"}
+	eventually(t, 20*time.Second, group+" is empty", func() error {
+		for _, g := range ask[*kmsg.ListGroupsResponse](t, w, req).Groups {
+			if g.Group == group {
+				return nil
+			}
+		}
+		return errors.New("it is not")
+	})
+	if one.lost+two.lost+three.lost != 0 {
+		t.Errorf("partitions were lost %d times", one.lost+two.lost+three.lost)
 	}
 }
 
