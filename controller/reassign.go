@@ -163,10 +163,8 @@ func (im *Image) moves(t *topic) []Move {
 	var out []Move
 	for _, p := range t.parts {
 		switch {
-		case p.target != nil:
-			if im.taken(p) {
-				out = append(out, Move{p.num, reassignTo(p.assignment, p.target)})
-			}
+		case im.taken(p):
+			out = append(out, Move{p.num, reassignTo(p.assignment, p.target)})
 		case p.moving && im.completing(p) && !im.complete(p).due &&
 			!slices.ContainsFunc(p.assignment.Removing, func(id cluster.BrokerID) bool { return !im.lost(p, id) }):
 			out = append(out, Move{p.num, cluster.Assignment{Replicas: targetOf(p.assignment)}})
