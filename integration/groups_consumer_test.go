@@ -4,7 +4,6 @@ package integration
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -381,37 +380,4 @@ func TestConsumerGroupOfBothProtocols(t *testing.T) {
 	x.beat("m1 joins the empty group", join(beat{member: "m1", topics: []string{"a"}}))
 	x.is(
 		`m1 joins the empty group: epoch +0 has a:0,1,2,3`)
-}
-
-// The records of a group of the consumer protocol, as the decoder of Kafka 4.4
-// shows them.
-func TestConsumerGroupRecords(t *testing.T) {
-	slow(t)
-	k := subject
-	if k == kafka {
-		k = kraft
-	}
-	b := startBroker(t, withKind(k), withGroups())
-	x := newConsumerTalk(t, b, "a", "b")
-	x.beat("m1 joins", join(beat{member: "m1", topics: []string{"a"}, rack: "r1", assignor: "range"}))
-	x.beat("m2 joins", join(beat{member: "m2", instance: "i2", topics: []string{"a"}}))
-	x.beat("m1 hears", beat{member: "m1"})
-	x.beat("m1 gives up", beat{member: "m1", owned: "a:0,1"})
-	x.beat("m2 gets", beat{member: "m2", instance: "i2", epoch: 1})
-	x.commit("commit", "m1", 1, 9)
-	x.beat("m1 leaves", beat{member: "m1", epoch: -1})
-	x.is()
-	b.stop(t)
-	files, err := filepath.Glob(filepath.Join(b.logDirs()[0], "__consumer_offsets-*", "*.log"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%d segments of offsets: %v", len(files), err)
-	}
-	said := newestTool(t, "org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", strings.Join(files, ","))
-	t.Log(said)
-	for _, line := range lines(said) {
-		if _, record, found := strings.Cut(line, " headerKeys: [] "); found && !strings.Contains(record, "probe") {
-			x.say("%s", record)
-		}
-	}
-	x.is()
 }
