@@ -44,7 +44,14 @@ func leaderAndISR(h *Handlers, c *Call) {
 			}
 		}
 	}
-	errs, err := h.Replicas.ApplyLeaderAndISR(cluster.ControllerEpoch(req.ControllerEpoch), changes)
+	var errs []error
+	var err error
+	carryOut := func() {
+		errs, err = h.Replicas.ApplyLeaderAndISR(cluster.ControllerEpoch(req.ControllerEpoch), changes)
+	}
+	if !h.inOrder(c, req.ControllerEpoch, carryOut) {
+		return
+	}
 	if err != nil {
 		resp.ErrorCode = CodeOf(err)
 		c.Reply(resp)

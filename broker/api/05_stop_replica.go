@@ -28,7 +28,12 @@ func stopReplica(h *Handlers, c *Call) {
 		return
 	}
 	stops := stopsOf(req)
-	errs, err := h.Replicas.ApplyStopReplica(cluster.ControllerEpoch(req.ControllerEpoch), stops)
+	var errs []error
+	var err error
+	carryOut := func() { errs, err = h.Replicas.ApplyStopReplica(cluster.ControllerEpoch(req.ControllerEpoch), stops) }
+	if !h.inOrder(c, req.ControllerEpoch, carryOut) {
+		return
+	}
 	if err != nil {
 		resp.ErrorCode = CodeOf(err)
 		c.Reply(resp)

@@ -30,15 +30,24 @@ func updateMetadata(h *Handlers, c *Call) {
 	req := c.Msg.(*kmsg.UpdateMetadataRequest)
 	resp := req.ResponseKind().(*kmsg.UpdateMetadataResponse)
 	err := h.checkBrokerEpoch(req.BrokerEpoch, c.Version() >= 5)
-	if err == nil {
-		err = h.Replicas.AcceptController(cluster.ControllerEpoch(req.ControllerEpoch))
+	if err == nil && !h.inOrder(c, req.ControllerEpoch, func() {
+		if err = h.Replicas.AcceptController(cluster.ControllerEpoch(req.ControllerEpoch)); err == nil {
+			h.tell(metadata.Update{Controller: cluster.BrokerID(req.ControllerID), Brokers: brokersOf(req), Topics: topicsOf(req)})
+		}
+	}) {
+		return
 	}
 	if err != nil {
 		resp.ErrorCode = CodeOf(err)
 		c.Reply(resp)
 		return
 	}
-	u := metadata.Update{Controller: cluster.BrokerID(req.ControllerID), Brokers: brokersOf(req), Topics: topicsOf(req)}
+	c.Reply(resp)
+	h.metadataWaits.Wake()
+}
+
+// tell takes over what clients are told from now on.
+func (h *Handlers) tell(u metadata.Update) {
 	h.Metadata.Apply(u)
 	live := make([]cluster.BrokerID, 0, len(u.Brokers))
 	for _, b := range h.Metadata.Brokers() {
@@ -47,8 +56,6 @@ func updateMetadata(h *Handlers, c *Call) {
 	h.Replicas.LiveBrokersChanged(live)
 	h.updated(len(u.Topics) > 0)
 	h.forget(u.Topics)
-	c.Reply(resp)
-	h.metadataWaits.Wake()
 }
 
 // forget drops what is kept of those topics that are gone. The group coordinator

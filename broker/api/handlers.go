@@ -96,6 +96,7 @@ type Handlers struct {
 	topicMetrics sync.Map // topic name -> *topicMetrics
 	all          *topicMetrics
 
+	orders        orders
 	quotas        bool          // whether anything is counted
 	metadataWaits delay.Waiters // admin requests that wait for the controller's work to show
 	creating      sync.Map      // internal topics whose creation is under way

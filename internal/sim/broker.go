@@ -25,7 +25,7 @@ type broker struct {
 	seen             [2]uint64 // versions of what its watches are about
 	incumbent        incumbent // the controller, as last heard
 	ctlEpoch         cluster.ControllerEpoch
-	deleted          partition.Deleted
+	ctlConn          int // the newest connection of that controller's
 	replicas         []*hosted
 	shards           []*shard // by partition; nil where none is led here, or groups are none
 	live             []cluster.BrokerID
@@ -69,7 +69,6 @@ func (b *broker) start() {
 	for p := range b.metadata {
 		b.metadata[p] = cluster.LeaderAndISR{Leader: cluster.NoBroker, LeaderEpoch: cluster.NoLeaderEpoch}
 	}
-	b.deleted.Clear()
 	b.toController, b.proposals, b.altering, b.stopping = nil, nil, false, false
 	b.startedUncleanly, b.unclean = b.unclean, true
 	b.recover()
@@ -297,11 +296,11 @@ func (b *broker) order(from cluster.BrokerID, epoch cluster.ControllerEpoch, s c
 	case epoch < b.ctlEpoch:
 		b.w.say("b%d refuses an order of controller %d of epoch %d: STALE_CONTROLLER_EPOCH, the newest is %d", b.id, from, epoch, b.ctlEpoch)
 		return controller.Answer{Error: codeStaleController}
+	case epoch == b.ctlEpoch && b.w.arrivedOn < b.ctlConn && b.w.cfg.variant != OldConnections && b.w.cfg.variant != UnfencedStop:
+		b.w.say("b%d drops an order of controller %d along an older connection", b.id, from)
+		return controller.Answer{Error: codeStaleController} // nobody hears it
 	}
-	if epoch > b.ctlEpoch {
-		b.ctlEpoch = epoch
-		b.deleted.Clear()
-	}
+	b.ctlEpoch, b.ctlConn = epoch, b.w.arrivedOn
 	if epoch > b.incumbent.epoch {
 		b.incumbent = incumbent{id: from, epoch: epoch}
 	}
@@ -345,10 +344,6 @@ func (b *broker) stopReplica(sp controller.StopReplicaPartition) {
 	}
 	if sp.Delete {
 		b.w.say("b%d t-%d is deleted", b.id, sp.Partition)
-		if h != nil {
-			b.deleted.Add(tp(sp.Partition), topicID, h.State.LeaderEpoch())
-		}
-		b.deleted.Add(tp(sp.Partition), topicID, sp.LeaderEpoch)
 		b.replicas[sp.Partition], b.disk[sp.Partition] = nil, diskLog{}
 		b.w.check.deleted(b.id, sp.Partition)
 	}
@@ -374,10 +369,6 @@ func (b *broker) update(u *controller.UpdateMetadata) {
 
 // lead carries out one partition of a LeaderAndIsr.
 func (b *broker) lead(lp controller.LeaderAndISRPartition) int16 {
-	if b.deleted.Check(tp(lp.Partition), topicID, lp.State.LeaderEpoch) != nil && b.w.cfg.variant != DeletedComeBack {
-		b.w.say("b%d t-%d was deleted after epoch %d", b.id, lp.Partition, lp.State.LeaderEpoch)
-		return codeStaleController
-	}
 	h := b.replicas[lp.Partition]
 	if h == nil {
 		d := &b.disk[lp.Partition]

@@ -67,7 +67,7 @@ func TestMoveVariants(t *testing.T) {
 	for _, x := range []struct {
 		v    Variant
 		seed uint64
-	}{{UnfencedStop, 232}, {DeletedComeBack, 2285}} {
+	}{{UnfencedStop, 232}, {OldConnections, 2285}} {
 		run := func(seed uint64) *Violation {
 			c := DrawMoves(seed)
 			c.variant = x.v

@@ -22,8 +22,8 @@ const (
 	WriteWithoutVersion Variant = "write-without-version"  // the store does not check the state's version
 	ReadToLEO           Variant = "read-to-leo"            // consumers read what is not committed
 	LatestIsHW          Variant = "latest-is-hw"           // LATEST is answered while HW is behind the epoch's start
-	UnfencedStop        Variant = "unfenced-stop"          // a StopReplica of an older epoch is carried out
-	DeletedComeBack     Variant = "deleted-come-back"      // a LeaderAndIsr of before a deletion is carried out after it
+	UnfencedStop        Variant = "unfenced-stop"          // a StopReplica of an older epoch is carried out, along an older connection
+	OldConnections      Variant = "old-connections"        // orders along a connection that the controller has replaced are carried out
 	UnknownIsFinal      Variant = "unknown-is-final"       // a write of unknown outcome is answered INVALID_UPDATE_VERSION
 
 	// Of coordinators; coordinator.Machine and what drives it.

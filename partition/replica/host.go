@@ -76,7 +76,6 @@ type Host struct {
 
 	orders          sync.Mutex // one controller order at a time
 	controllerEpoch cluster.ControllerEpoch
-	deleted         partition.Deleted
 
 	mu       sync.RWMutex // guards replicas and roles
 	replicas map[cluster.TopicPartition]*Replica
@@ -269,10 +268,7 @@ func (h *Host) acceptControllerLocked(epoch cluster.ControllerEpoch) error {
 	if epoch < h.controllerEpoch {
 		return fmt.Errorf("%w: %d, newest seen %d", ErrStaleControllerEpoch, epoch, h.controllerEpoch)
 	}
-	if epoch > h.controllerEpoch {
-		h.controllerEpoch = epoch
-		h.deleted.Clear()
-	}
+	h.controllerEpoch = epoch
 	return nil
 }
 
@@ -287,9 +283,6 @@ func (h *Host) AcceptController(epoch cluster.ControllerEpoch) error {
 func (h *Host) applyOne(c RoleChange) (*Replica, error) {
 	if !slices.Contains(c.Assignment.Replicas, h.o.Self) {
 		return nil, fmt.Errorf("%s: %w: assignment %v", c.TP, ErrUnknownTopicOrPartition, c.Assignment.Replicas)
-	}
-	if err := h.deleted.Check(c.TP, c.TopicID, c.State.LeaderEpoch); err != nil {
-		return nil, fmt.Errorf("%s: deleted since: %w", c.TP, err)
 	}
 	r, named, err := h.open(c)
 	if err != nil {
@@ -424,11 +417,9 @@ func (h *Host) stopOne(s Stop) error {
 		if !s.Delete {
 			return nil
 		}
-		log, ok := h.o.Store.Log(s.TP)
-		if !ok {
+		if _, ok := h.o.Store.Log(s.TP); !ok {
 			return nil
 		}
-		h.deleted.Add(s.TP, log.TopicID(), s.Epoch)
 		return h.o.Store.Delete(s.TP)
 	}
 	r.append.Lock()
@@ -439,10 +430,6 @@ func (h *Host) stopOne(s Stop) error {
 		return fmt.Errorf("%s: %w: %d", s.TP, ErrFencedStop, s.Epoch)
 	}
 	offline := r.part.Role() == partition.Offline
-	if s.Delete {
-		h.deleted.Add(s.TP, r.log.TopicID(), r.part.LeaderEpoch())
-		h.deleted.Add(s.TP, r.log.TopicID(), s.Epoch)
-	}
 	r.part.Stopped()
 	r.state.Unlock()
 	r.append.Unlock()
