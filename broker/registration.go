@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -131,21 +132,28 @@ func (r *registration) register(ctx context.Context) (zkmeta.Session, error) {
 	return s, nil
 }
 
+// errUnsupported: the cluster has finalized what this broker does not know.
+var errUnsupported = errors.New("features are finalized that this broker does not know")
+
 // watchFeatures notes the version of the finalized features. kbroker knows no
-// feature, so a cluster that has finalized one is not for it, as with Kafka.
+// feature, so a cluster that has finalized one is not for it, as with Kafka. What
+// nobody can read finalizes nothing until it is mended, as with Kafka: a slip
+// in one znode must not end every broker of the cluster.
 func (r *registration) watchFeatures(ctx context.Context, s zkmeta.Session) error {
 	f, st, found, err := zkmeta.GetFeature(ctx, s, true)
-	if err != nil {
+	switch {
+	case errors.Is(err, zkmeta.ErrBadZnode):
+		r.b.o.Logger.Error().Err(err).Str("path", zkmeta.FeaturePath).
+			Msg("the finalized features cannot be read and are taken for none until they can; set the znode to " + string(zkmeta.Feature{Version: 2, Enabled: true}.Encode()))
+	case err != nil:
 		return err
-	}
-	if !found {
-		r.b.featuresEpoch.Store(-1)
+	case found && f.Enabled && len(f.Finalized) > 0:
+		return fmt.Errorf("%w: %s lists %v", errUnsupported, zkmeta.FeaturePath, slices.Sorted(maps.Keys(f.Finalized)))
+	case found && f.Enabled:
+		r.b.featuresEpoch.Store(int64(st.Version))
 		return nil
 	}
-	r.b.featuresEpoch.Store(int64(st.Version))
-	if len(f.Finalized) > 0 {
-		return fmt.Errorf("%s lists finalized features that this broker does not know: %v", zkmeta.FeaturePath, f.Finalized)
-	}
+	r.b.featuresEpoch.Store(-1)
 	return nil
 }
 
@@ -186,7 +194,7 @@ func (r *registration) keep(generation uint64) {
 			var s zkmeta.Session
 			if s, err = r.register(r.ctx); err == nil {
 				generation = s.Generation()
-				err = r.watchFeatures(r.ctx, s)
+				err = r.watchFeaturesOn(s)
 			}
 			if err == nil {
 				err = r.watchKinds(r.ctx, s)
@@ -210,7 +218,20 @@ func (r *registration) featuresChanged() error {
 	if err != nil {
 		return err
 	}
-	return r.watchFeatures(r.ctx, s)
+	return r.watchFeaturesOn(s)
+}
+
+// watchFeaturesOn is watchFeatures of a broker that runs: only features that it
+// does not know end it.
+func (r *registration) watchFeaturesOn(s zkmeta.Session) error {
+	err := r.watchFeatures(r.ctx, s)
+	if err == nil || errors.Is(err, errUnsupported) {
+		return err
+	}
+	if r.ctx.Err() == nil && !transient(err) {
+		r.b.o.Logger.Warn().Err(err).Str("path", zkmeta.FeaturePath).Msg("the finalized features were not read; what was known of them holds")
+	}
+	return nil
 }
 
 // watchKinds finds out whether every live broker is a kbroker: only then may

@@ -156,7 +156,10 @@ func (t *term) load() error {
 // controller leaves it from inter.broker.protocol.version 2.7 on.
 func (t *term) ensureFeature() error {
 	f, st, found, err := zkmeta.GetFeature(t.ctx, t.session, true)
-	t.finalized = f.Finalized
+	t.finalized = nil
+	if err == nil && f.Enabled {
+		t.finalized = f.Finalized
+	}
 	none := zkmeta.Feature{Version: 2, Enabled: true}
 	var op zkmeta.Op
 	switch {
