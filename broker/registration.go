@@ -120,7 +120,7 @@ func (r *registration) register(ctx context.Context) (zkmeta.Session, error) {
 		Clock: b.o.Clock, Logger: b.o.Logger,
 	}.Register(ctx)
 	if errors.Is(err, zkmeta.ErrNodeExists) {
-		return nil, fmt.Errorf("broker.id %d is registered by another process, whose session does not end: stop that process, or choose another broker.id", b.id)
+		return nil, fmt.Errorf("broker.id %d is registered by another process, whose session does not end: stop that process, or choose another broker.id; if it was killed, start again once its older, longer session is over: %w", b.id, err)
 	}
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -32,9 +33,10 @@ type Registration struct {
 //
 // A znode of the same id that this session made (a reply was lost) is taken
 // over; one of an earlier session of the same store is replaced. Anybody else's
-// is waited for, a session time-out and two ticks long, as it is most likely
-// what a killed process of this broker left behind; then Register fails with
-// ErrNodeExists.
+// is waited for, as it is most likely what a killed process of this broker left
+// behind; then Register fails with ErrNodeExists. The time-out of that session is
+// not known, and may be longer than this store's: it is waited for a minute at
+// least.
 func (r Registration) Register(ctx context.Context) (cluster.BrokerEpoch, zkmeta.Session, error) {
 	if r.Clock == nil {
 		r.Clock = clock.System{}
@@ -124,35 +126,70 @@ func againIfStale(err error) error {
 	return err
 }
 
+// longestSession is how long sessions may be that nobody is told of: ZooKeeper
+// grants 20 ticks at most, and a tick is seldom above 3 s.
+const longestSession = time.Minute
+
+// tellEvery is how often a wait for somebody else's znode is told of.
+const tellEvery = 5 * time.Second
+
 // patience is how long somebody else's znode is still waited for, over all
 // attempts.
 type patience struct {
-	over chan struct{}
-	stop func() bool
+	clock clock.Clock
+	whole time.Duration
+	began time.Time
+	over  chan struct{}
+	tell  chan struct{} // it is time to tell again
+	mu    sync.Mutex    // guards what follows
+	ended bool
+	stops [2]func() bool
 }
 
 func (p *patience) start(c clock.Clock, d time.Duration) {
-	if p.over == nil {
-		over := make(chan struct{})
-		p.over = over
-		p.stop = c.AfterFunc(d, func() { close(over) })
+	if p.over != nil {
+		return
+	}
+	p.clock, p.whole, p.began = c, d, c.Now()
+	p.over, p.tell = make(chan struct{}), make(chan struct{}, 1)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stops[0] = c.AfterFunc(d, func() { close(p.over) })
+	p.stops[1] = c.AfterFunc(tellEvery, p.tick)
+}
+
+func (p *patience) tick() {
+	select {
+	case p.tell <- struct{}{}:
+	default:
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.ended {
+		p.stops[1] = p.clock.AfterFunc(tellEvery, p.tick)
 	}
 }
 
+func (p *patience) left() time.Duration { return p.whole - p.clock.Now().Sub(p.began) }
+
 func (p *patience) end() {
-	if p.stop != nil {
-		p.stop()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = true
+	for _, stop := range p.stops {
+		if stop != nil {
+			stop()
+		}
 	}
 }
 
 // waitForOther waits until somebody else's registration is gone.
 func (r Registration) waitForOther(ctx context.Context, s zkmeta.Session, owner zkmeta.Stat, p *patience) error {
-	wait := s.Timeout() + 2*r.Tick
-	if p.over == nil {
-		r.Logger.Warn().Int32("broker", int32(r.ID)).Str("owner", fmt.Sprintf("%#x", owner.EphemeralOwner)).Dur("patience", wait).
-			Msg("this broker id is registered by another session; waiting for that to end")
+	first := p.over == nil
+	p.start(r.Clock, max(s.Timeout()+2*r.Tick, longestSession))
+	if first {
+		r.tellOfWait(owner, p)
 	}
-	p.start(r.Clock, wait)
 	events, stop := r.Store.Subscribe()
 	defer stop()
 	path := zkmeta.BrokerPath(r.ID)
@@ -164,25 +201,34 @@ func (r Registration) waitForOther(ctx context.Context, s zkmeta.Session, owner 
 		if !there || st.EphemeralOwner == s.ID() {
 			return errAgain
 		}
-		if err := r.nextEvent(ctx, events, path, p); err != nil {
-			return r.taken(st, err)
+		if err := r.nextEvent(ctx, events, st, p); err != nil {
+			return r.taken(st, p, err)
 		}
 	}
 }
 
+func (r Registration) tellOfWait(owner zkmeta.Stat, p *patience) {
+	r.Logger.Warn().Int32("broker", int32(r.ID)).Str("owner", fmt.Sprintf("%#x", owner.EphemeralOwner)).
+		Str("since", time.UnixMilli(owner.Ctime).UTC().Format(time.RFC3339)).Str("patience", p.left().Round(time.Second).String()).
+		Msg("this broker id is registered by another session, most likely that of a process that was killed; waiting until ZooKeeper ends it")
+}
+
 var errPatience = errors.New("it outlived the session time-out")
 
-// nextEvent waits for an event of the session or of the path.
-func (r Registration) nextEvent(ctx context.Context, events <-chan zkmeta.Event, path string, p *patience) error {
+// nextEvent waits for an event of the session or of the registration, whose
+// present owner is told of.
+func (r Registration) nextEvent(ctx context.Context, events <-chan zkmeta.Event, owner zkmeta.Stat, p *patience) error {
 	for {
 		select {
 		case e, ok := <-events:
 			switch {
 			case !ok:
 				return zkmeta.ErrClosed
-			case e.Path == path, e.Type == zkmeta.SessionExpired, e.Type == zkmeta.Connected:
+			case e.Path == zkmeta.BrokerPath(r.ID), e.Type == zkmeta.SessionExpired, e.Type == zkmeta.Connected:
 				return nil
 			}
+		case <-p.tell:
+			r.tellOfWait(owner, p)
 		case <-p.over:
 			return errPatience
 		case <-ctx.Done():
@@ -191,10 +237,10 @@ func (r Registration) nextEvent(ctx context.Context, events <-chan zkmeta.Event,
 	}
 }
 
-func (r Registration) taken(st zkmeta.Stat, err error) error {
+func (r Registration) taken(st zkmeta.Stat, p *patience, err error) error {
 	if !errors.Is(err, errPatience) {
 		return err
 	}
-	return fmt.Errorf("%w: %s belongs to session %#x since %s, which is alive: another broker runs with the id %d",
-		zkmeta.ErrNodeExists, zkmeta.BrokerPath(r.ID), st.EphemeralOwner, time.UnixMilli(st.Ctime).UTC().Format(time.RFC3339), r.ID)
+	return fmt.Errorf("%w: %s belongs to session %#x since %s, which still stands after %v: another broker runs with the id %d, or a killed one had a session time-out above that",
+		zkmeta.ErrNodeExists, zkmeta.BrokerPath(r.ID), st.EphemeralOwner, time.UnixMilli(st.Ctime).UTC().Format(time.RFC3339), p.whole, r.ID)
 }

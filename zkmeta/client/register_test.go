@@ -1,9 +1,11 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/kbroker/kbroker/zkmeta"
 	"github.com/kbroker/kbroker/zkmeta/embedded"
 	"github.com/kbroker/kbroker/zkmeta/zkmetatest"
+	"github.com/rs/zerolog"
 )
 
 func registrationOf(store zkmeta.Store, c clock.Clock) Registration {
@@ -138,8 +141,9 @@ func TestRegisterWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// One that stays is an error once two ticks are over (a Memory's session
-	// has no time-out).
+	// One that stays is an error after a minute: a Memory's session has no
+	// time-out, and that of the other one is not known. Meanwhile a line every few
+	// seconds says why.
 	third := m.Connect()
 	third.SetHook(func(_ context.Context, c embedded.Call) embedded.Fault {
 		if c.Kind == "exists" {
@@ -147,16 +151,23 @@ func TestRegisterWaits(t *testing.T) {
 		}
 		return embedded.NoFault
 	})
+	var told lines
+	began := clk.Now()
 	go func() {
-		_, _, err := registrationOf(third, clk).Register(testContext(t))
+		r := registrationOf(third, clk)
+		r.Logger = zerolog.New(&told)
+		_, _, err := r.Register(testContext(t))
 		done <- err
 	}()
 	<-waiting
 	waitFor(t, func() bool {
+		if told.count()*5 < int(clk.Now().Sub(began).Seconds())+1 && clk.Now().Sub(began) < time.Minute {
+			return false // the line of this time has not been written yet
+		}
 		clk.Advance(time.Second)
 		select {
 		case err := <-done:
-			if !errors.Is(err, zkmeta.ErrNodeExists) || !strings.Contains(err.Error(), "another broker runs with the id 3") {
+			if !errors.Is(err, zkmeta.ErrNodeExists) || !strings.Contains(err.Error(), "another broker runs with the id 3, or a killed one had a session time-out above that") {
 				t.Errorf("error %v", err)
 			}
 			return true
@@ -164,8 +175,11 @@ func TestRegisterWaits(t *testing.T) {
 			return false
 		}
 	})
-	if clk.Now().Before(time.Unix(4, 0)) {
-		t.Errorf("it waited until %v", clk.Now())
+	if waited := clk.Now().Sub(began); waited < time.Minute {
+		t.Errorf("it waited for %v", waited)
+	}
+	if n := told.count(); n < 12 {
+		t.Errorf("%d lines in a minute: %s", n, told.text)
 	}
 
 	// The caller's patience is the context's.
@@ -182,14 +196,34 @@ func TestRegisterWaits(t *testing.T) {
 	mustFail(t, err, zkmeta.ErrClosed)
 }
 
+// lines counts the lines of a log.
+type lines struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, p...)
+	return len(p), nil
+}
+
+func (l *lines) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return bytes.Count(l.text, []byte("\n"))
+}
+
 // TestRegisterAfterKill: a broker that was killed comes back while ZooKeeper
-// still keeps its old session.
+// still keeps its old session, which had a longer time-out than the new one.
 func TestRegisterAfterKill(t *testing.T) {
 	t.Parallel()
 	z := shared.ZooKeeper(t)
 	root := chroot()
 	p := zkmetatest.StartProxy(t, z.Addr)
-	killed := openStore(t, Options{Connect: p.Addr + root, SessionTimeout: 2 * time.Second})
+	// Its session is longer than that of the start and two ticks.
+	killed := openStore(t, Options{Connect: p.Addr + root, SessionTimeout: 8 * time.Second})
 	first, _ := register(t, registrationOf(killed, nil))
 	p.Set(zkmetatest.Refuse) // for ever: the session times out by itself
 	start := time.Now()
@@ -199,7 +233,7 @@ func TestRegisterAfterKill(t *testing.T) {
 	if second <= first {
 		t.Errorf("epoch %d after %d", second, first)
 	}
-	if took > 4*time.Second { // time-out, tick, and a busy machine; its patience would be 6 s
+	if took < 6*time.Second || took > 14*time.Second { // time-out, tick, and a busy machine
 		t.Errorf("it took %v", took)
 	}
 	t.Logf("registered %v after the start", took)
