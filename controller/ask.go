@@ -32,12 +32,13 @@ func (e Election) NotElected() int16 {
 	return codeEligibleUnavailable
 }
 
-// AllPartitions are all partitions that have a state, sorted.
+// AllPartitions are all partitions that have a state, sorted, without those of
+// topics that are being deleted.
 func (im *Image) AllPartitions() []cluster.TopicPartition {
 	all := make([]cluster.TopicPartition, 0, im.counts.Partitions)
 	for _, t := range im.topics {
 		for _, p := range t.parts {
-			if p.known {
+			if p.known && !t.deleting {
 				all = append(all, p.tp())
 			}
 		}
@@ -61,10 +62,28 @@ func (im *Image) wish(kind Election, tp cluster.TopicPartition) int16 {
 		return codeElectionNotNeeded
 	case kind == UncleanElection && im.candidate(p) == cluster.NoBroker && len(im.onlineOf(p, p.assignment.Replicas)) == 0:
 		return codeEligibleUnavailable
+	case p.state.LeaderEpoch == lastEpoch:
+		return kind.NotElected()
 	}
 	p.wish = kind
 	im.changed(p)
 	return codeNone
+}
+
+// Stuck are the partitions whose state has to change and cannot, because their
+// leader epoch cannot rise; sorted.
+func (im *Image) Stuck() []cluster.TopicPartition {
+	var out []cluster.TopicPartition
+	for tp := range im.last {
+		switch p := im.partition(tp); {
+		case p == nil || p.state.LeaderEpoch != lastEpoch:
+			delete(im.last, tp)
+		case im.next(p).stuck:
+			out = append(out, tp)
+		}
+	}
+	slices.SortFunc(out, cluster.TopicPartition.Compare)
+	return out
 }
 
 // Imbalanced are the partitions for which a preferred election would succeed,
@@ -93,7 +112,7 @@ func (im *Image) Imbalanced(percentage int) []cluster.TopicPartition {
 			l.all++
 			if p.known && p.state.Leader != first {
 				l.away++
-				if im.preferable(p) && !reassigning(p.assignment) {
+				if im.preferable(p) && !reassigning(p.assignment) && p.state.LeaderEpoch != lastEpoch {
 					l.movable = append(l.movable, p.tp())
 				}
 			}

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"math"
 	"slices"
 
 	"github.com/kbroker/kbroker/cluster"
@@ -17,11 +18,13 @@ const (
 	UncleanElection
 )
 
-// verdict is what a partition's state has to become. At most one of due and
-// asks is set; state counts only when due.
+// verdict is what a partition's state has to become. At most one of due, asks
+// and stuck is set; state counts only when due.
 type verdict struct {
 	due   bool
 	asks  bool // it depends on unclean.leader.election.enable, not known yet
+	stuck bool // a write is due that the leader epoch leaves no room for
+	mute  bool // stuck, and what brokers are to be told depends on that write
 	isNew bool
 	state cluster.LeaderAndISR
 	why   string
@@ -29,7 +32,11 @@ type verdict struct {
 
 // held reports whether sends about the partition have to wait: what they would
 // say is about to change.
-func (v verdict) held() bool { return v.due || v.asks }
+func (v verdict) held() bool { return v.due || v.asks || v.mute }
+
+// lastEpoch is the leader epoch after which there is none. A cluster does not
+// get there by itself; a slip in a state znode does.
+const lastEpoch = math.MaxInt32
 
 // online reports whether a replica may be in an ISR and lead: its broker is
 // live and not leaving, its log directory works.
@@ -49,8 +56,17 @@ func worksOn(p *partition, b *broker) bool {
 	return r != nil && !(r.incarn == b.Epoch && (r.offline || r.condemned))
 }
 
-// next compares a partition's state with the live brokers.
+// next compares a partition's state with the live brokers. A partition in the last
+// leader epoch stays as it is: a lower one would be fenced by whoever knows this one.
 func (im *Image) next(p *partition) verdict {
+	v := im.wanted(p)
+	if v.due && p.known && p.state.LeaderEpoch == lastEpoch {
+		return verdict{stuck: true, mute: p.moving}
+	}
+	return v
+}
+
+func (im *Image) wanted(p *partition) verdict {
 	switch {
 	case p.topic.deleting || p.unreadable:
 		return verdict{}

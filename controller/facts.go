@@ -276,6 +276,9 @@ func (im *Image) StateUnreadable(tp cluster.TopicPartition) {
 func (im *Image) setState(p *partition, s cluster.LeaderAndISR, own bool) {
 	led := !p.known || p.state.LeaderEpoch != s.LeaderEpoch
 	p.known, p.unreadable, p.state = true, false, s
+	if s.LeaderEpoch == lastEpoch {
+		im.last[p.tp()] = struct{}{}
+	}
 	im.keepInSync(p)
 	switch {
 	case !led:

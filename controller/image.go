@@ -32,6 +32,8 @@ type Image struct {
 	ids      map[cluster.TopicID]*topic
 	deletes  map[string]struct{} // children of /admin/delete_topics
 	hosted   map[cluster.BrokerID]*hosting
+	// last holds at least every partition that is in lastEpoch.
+	last map[cluster.TopicPartition]struct{}
 
 	// seq numbers what brokers have to be told by UpdateMetadata. Partitions
 	// are linked in the order of metaSeq, so that what a broker lacks is the
@@ -142,6 +144,7 @@ func New(self cluster.BrokerID, epoch cluster.ControllerEpoch, cfg Config) *Imag
 		topics:      map[string]*topic{},
 		ids:         map[cluster.TopicID]*topic{},
 		deletes:     map[string]struct{}{},
+		last:        map[cluster.TopicPartition]struct{}{},
 		hosted:      map[cluster.BrokerID]*hosting{},
 		dirtyParts:  map[*partition]struct{}{},
 		dirtyTopics: map[string]struct{}{},

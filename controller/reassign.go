@@ -265,6 +265,9 @@ func (im *Image) reassignKnown(p *partition, replicas []cluster.BrokerID) (code 
 		replicas = originOf(p.assignment)
 	}
 	to := reassignTo(p.assignment, replicas)
+	if p.known && p.state.LeaderEpoch == lastEpoch && !to.Equal(p.assignment) {
+		return codeInvalidAssignment, "the leader epoch of the partition cannot rise"
+	}
 	if !stays(p, to) {
 		return codeEligibleUnavailable, "no replica that would stay is in the ISR"
 	}

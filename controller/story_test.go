@@ -64,6 +64,10 @@ func (s *story) run(d *datadriven.TestData) string {
 		return s.elect(d.CmdArgs[0].Key, d.Input)
 	case "reassign":
 		return s.reassign(d.Input)
+	case "elect-all":
+		return s.electAll(d.CmdArgs[0].Key)
+	case "stuck":
+		return fmt.Sprintln(s.im.Stuck())
 	case "image":
 		return s.im.text()
 	}
@@ -219,6 +223,15 @@ func (s *story) elect(kind, input string) string {
 		fmt.Fprintf(&b, "%s error %d\n", name, s.im.Elect(k, []cluster.TopicPartition{tp})[tp])
 	}
 	return b.String() + s.decide().text()
+}
+
+// electAll is for all partitions that there are.
+func (s *story) electAll(kind string) string {
+	var names []string
+	for _, tp := range s.im.AllPartitions() {
+		names = append(names, tp.String())
+	}
+	return s.elect(kind, strings.Join(names, " "))
 }
 
 // reassign: NAME-N to=1,2 or NAME-N cancel.

@@ -181,3 +181,25 @@ func TestFinalizedFeature(t *testing.T) {
 	f1.awaitLive(1, 2)
 	f2.awaitLeader(tpOf("a", 0), 1, 1)
 }
+
+// A leader epoch that cannot rise is told of, and the state stays as it is: the
+// next one would be below all others.
+func TestLastLeaderEpoch(t *testing.T) {
+	m := ensemble(t)
+	f := newFake(t, m, 1)
+	s, ctx := f.session(), context.Background()
+	createTopic(t, s, "a", partitions(on(1, 9), on(1, 9)))
+	const last, before = `{"controller_epoch":1,"leader":9,"version":1,"leader_epoch":2147483647,"isr":[9,1]}`, `{"controller_epoch":1,"leader":9,"version":1,"leader_epoch":2147483646,"isr":[9,1]}`
+	must(t, zkmeta.CreateWithParents(ctx, s, zkmeta.StatePath(tpOf("a", 0)), []byte(last)))
+	must(t, zkmeta.CreateWithParents(ctx, s, zkmeta.StatePath(tpOf("a", 1)), []byte(before)))
+	var log journal
+	_, terms := contender(t, f, func(o *Options) { o.Logger = zerolog.New(&log) })
+	terms.await(t, "true 1")
+	f.awaitLeader(tpOf("a", 1), 1, 2147483647)
+	if data, st, err := s.Get(ctx, zkmeta.StatePath(tpOf("a", 0)), false); err != nil || string(data) != last || st.Version != 0 {
+		t.Errorf("it is now %s at version %d, %v", data, st.Version, err)
+	}
+	if !log.has(`"level":"error"`, `"partition":"a-0"`, "the leader epoch is the highest there is") {
+		t.Errorf("not told:\n%s", log.b.String())
+	}
+}

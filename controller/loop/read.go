@@ -435,3 +435,20 @@ func (t *term) report(path string, err error) {
 	t.broken[path] = err.Error()
 	t.l.opts.Logger.Error().Err(err).Str("znode", path).Msg("znode cannot be understood, it is left alone")
 }
+
+// reportStuck says once for each partition that its leader epoch has come to an
+// end, and how it gets out of there: only with its brokers stopped, as each fences
+// what is below the epoch that it knows.
+func (t *term) reportStuck() {
+	for _, tp := range t.im.Stuck() {
+		path := zkmeta.StatePath(tp)
+		if t.broken[path] == "stuck" {
+			continue
+		}
+		t.broken[path] = "stuck"
+		t.l.opts.Logger.Error().Str("partition", tp.String()).Str("znode", path).
+			Msg("the leader epoch is the highest there is: no other leader is elected and the partition stays as it is. " +
+				"Stop the brokers of its replicas, set leader_epoch in the znode to one above the last in their leader-epoch-checkpoint, and start them; " +
+				"if that is the highest, too, copy the topic to another one")
+	}
+}

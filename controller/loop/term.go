@@ -94,6 +94,7 @@ func (t *term) round() (progress, error) {
 	// carried out in parts, with the sends of one before the next.
 	plan := controller.DecideFor(t.im, t.im.TakeDirty(), nil)
 	if len(plan.Writes) == 0 && len(plan.Asks) == 0 {
+		t.reportStuck()
 		t.dispatch(controller.DecideFor(t.im, controller.Scope{}, t.idle()))
 		return nothingLeft, nil
 	}
