@@ -89,7 +89,8 @@ type Broker struct {
 
 // Start brings a broker up: when it returns, the broker is registered, listens,
 // and has been told its partitions by the controller or will be shortly. Errors
-// are for people: they say what is wrong and what to do.
+// are for people: they say what is wrong and what to do. The end of ctx ends the
+// start, with ctx's error alone if all that had begun was undone.
 func Start(ctx context.Context, o Options) (*Broker, error) {
 	if o.Clock == nil {
 		o.Clock = clock.System{}
@@ -100,10 +101,22 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	b := &Broker{o: o, static: o.Config, metrics: &metric.Registry{}, cache: metadata.New(), fatal: make(chan error, 1)}
 	b.state.Store(starting)
 	if err := b.start(ctx); err != nil {
-		b.Stop()
+		stopErr := b.Stop()
+		if ctx.Err() != nil && interrupted(err) {
+			if stopErr != nil {
+				return nil, stopErr
+			}
+			return nil, ctx.Err()
+		}
 		return nil, err
 	}
 	return b, nil
+}
+
+// interrupted reports whether an error is no more than the end of the context: a
+// start that somebody ends waits for ZooKeeper or has a request under way there.
+func interrupted(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, zkmeta.ErrClosed) || transient(err)
 }
 
 func (b *Broker) start(ctx context.Context) error {
@@ -111,6 +124,9 @@ func (b *Broker) start(ctx context.Context) error {
 		b.openStore, b.identify, b.loadConfigs, b.openLogs, b.listen, b.listenConsole, b.register, b.contend, b.serveConsole,
 	}
 	for _, step := range steps {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if err := step(ctx); err != nil {
 			return noAuth(err)
 		}

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/kbroker/kbroker/broker"
@@ -58,6 +56,8 @@ zookeeper.connect there makes it a broker of a ZooKeeper cluster.`,
 
 // run runs a broker until a signal ends it.
 func run(ctx context.Context, file string, o runOptions) error {
+	ctx, stop := untilSignal(ctx)
+	defer stop()
 	log, err := newLogger(o.logLevel)
 	if err != nil {
 		return err
@@ -66,10 +66,12 @@ func run(ctx context.Context, file string, o runOptions) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
 	started := time.Now()
 	b, err := broker.Start(ctx, broker.Options{Config: cfg, Logger: log})
+	if ctx.Err() != nil && err == ctx.Err() {
+		log.Info().Msg("stopped during the start")
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -81,7 +83,6 @@ func run(ctx context.Context, file string, o runOptions) error {
 		strings.Join(cfg.LogDirs, ","), metadataPlace(cfg), time.Since(started).Round(time.Millisecond))
 	select {
 	case <-ctx.Done():
-		stop() // a second signal ends the process at once
 		log.Info().Msg("stopping")
 		err = b.Stop()
 	case failure := <-b.Failed():
