@@ -93,11 +93,11 @@ func (im *Image) suspicious(p *partition) bool {
 	return false
 }
 
-// fit is online, and not a member that restarted while another one has not: that
-// one was there all the time, and the other would have been dropped at its death.
-// When all that are there have restarted, each is as good as the others. A member
-// that a cancelled reassignment took out of the assignment cannot lead; what it has
-// is still better than what is left by an unclean restart.
+// fit is online, and not a member that restarted while a better one is there: one
+// that has not, or, if this one's restart was unclean, whose own was clean. When all
+// that are there have restarted in the same way, each is as good as the others. A
+// member that a cancelled reassignment took out of the assignment cannot lead; what
+// it has is still better than what is left by an unclean restart.
 func (im *Image) fit(p *partition, id cluster.BrokerID) bool {
 	if !im.online(p, id) {
 		return false
@@ -109,11 +109,12 @@ func (im *Image) fit(p *partition, id cluster.BrokerID) bool {
 	if at < 0 || !im.restarted(p, at) {
 		return true
 	}
+	unclean := im.unclean(p, at)
 	for other, o := range p.state.ISR {
-		if im.restarted(p, other) {
+		if im.brokers[o] == nil || im.restarted(p, other) && (!unclean || im.unclean(p, other)) {
 			continue
 		}
-		if im.online(p, o) || p.replica(o) == nil && im.brokers[o] != nil && im.unclean(p, at) {
+		if im.online(p, o) || unclean && p.replica(o) == nil {
 			return false
 		}
 	}
