@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -45,7 +46,7 @@ type Configs struct {
 	broker     *config.Broker
 	perBroker  config.Values
 	forCluster config.Values
-	topics     map[string]config.Values // overrides; a missing topic has not been asked for
+	topics     map[string]config.Values // valid overrides; a missing topic has not been asked for
 	seen       int64                    // number of the last notification acted on
 }
 
@@ -83,9 +84,11 @@ func (c *Configs) loadAll(ctx context.Context, s zkmeta.Session) error {
 	}
 	for _, t := range topics {
 		if t.Err != nil {
-			c.o.Logger.Error().Err(t.Err).Str("topic", t.Name).Msg("unreadable topic config, taken as empty")
+			c.o.Logger.Error().Err(t.Err).Str("topic", t.Name).Msg("unreadable topic config, taken as empty: the broker's defaults hold for the topic, min.insync.replicas among them")
+			c.setTopic(t.Name, nil)
+			continue
 		}
-		c.setTopic(t.Name, t.Config)
+		c.setTopic(t.Name, c.valid(t.Name, t.Config))
 	}
 	for _, name := range []string{zkmeta.DefaultEntity, c.selfName()} {
 		if err := c.refresh(ctx, s, zkmeta.ConfigChange{Type: zkmeta.BrokerConfigs, Name: name}); err != nil {
@@ -140,7 +143,12 @@ func (c *Configs) Topic(topic string) config.Log {
 		defer cancel()
 		overrides = c.lookUp(ctx, topic)
 	}
-	return c.effective(broker, topic, overrides)
+	l, err := broker.ForTopic(overrides)
+	if err != nil { // they were looked through, and depend on nothing else
+		c.o.Logger.Error().Err(err).Str("topic", topic).Msg("invalid topic config, the broker's defaults hold")
+		return broker.TopicDefaults()
+	}
+	return l
 }
 
 func (c *Configs) lookUp(ctx context.Context, topic string) config.Values {
@@ -148,32 +156,38 @@ func (c *Configs) lookUp(ctx context.Context, topic string) config.Values {
 	if err == nil {
 		var read map[string]string
 		if read, _, _, err = zkmeta.GetEntityConfig(ctx, s, zkmeta.ConfigEntityPath(zkmeta.TopicConfigs, topic)); err == nil {
-			c.setTopic(topic, read)
-			return read
+			good := c.valid(topic, read)
+			c.setTopic(topic, good)
+			return good
 		}
 	}
 	c.o.Logger.Error().Err(err).Str("topic", topic).Msg("topic config not read, defaults are used until it is")
 	return nil
 }
 
-// effective puts overrides on the broker's defaults. An override that is not
-// valid (3.9 would not have written it) is dropped with an error, not the rest.
-func (c *Configs) effective(b *config.Broker, topic string, overrides config.Values) config.Log {
-	l, err := b.ForTopic(overrides)
-	if err == nil {
-		return l
+// valid is a topic's overrides less those that are not valid, which 3.9 would not
+// have written. In the place of such a one, what was in force for its key stays;
+// 3.9 keeps the whole of what was in force then, and does not start on it.
+func (c *Configs) valid(topic string, read config.Values) config.Values {
+	b, before := c.Broker(), c.Overrides(topic)
+	if _, err := b.ForTopic(read); err == nil {
+		return read
 	}
-	c.o.Logger.Error().Err(err).Str("topic", topic).Msg("invalid topic config, the topic runs without it")
-	good := config.Values{}
-	for k, v := range overrides {
-		if _, err := b.ForTopic(config.Values{k: v}); err == nil {
-			good[k] = v
+	good := make(config.Values, len(read))
+	for _, k := range slices.Sorted(maps.Keys(read)) {
+		_, err := b.ForTopic(config.Values{k: read[k]})
+		if err == nil {
+			good[k] = read[k]
+			continue
 		}
+		in := "the broker's default"
+		if v, ok := before[k]; ok {
+			good[k], in = v, v
+		}
+		c.o.Logger.Error().Err(err).Str("topic", topic).Str("key", k).Str("value", read[k]).Str("inForce", in).
+			Msg("invalid value in a topic's config is left out, the others hold")
 	}
-	if l, err = b.ForTopic(good); err != nil {
-		return b.TopicDefaults()
-	}
-	return l
+	return good
 }
 
 // Forget drops a deleted topic.
@@ -228,7 +242,7 @@ func (c *Configs) refresh(ctx context.Context, s zkmeta.Session, e zkmeta.Config
 }
 
 func (c *Configs) applyTopic(topic string, v config.Values) {
-	c.setTopic(topic, v)
+	c.setTopic(topic, c.valid(topic, v))
 	if c.o.OnTopic != nil {
 		c.o.OnTopic(topic, c.Topic(topic))
 	}

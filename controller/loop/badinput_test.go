@@ -203,3 +203,21 @@ func TestLastLeaderEpoch(t *testing.T) {
 		t.Errorf("not told:\n%s", log.b.String())
 	}
 }
+
+// What elections ask of a topic's config is what its brokers run with: a value that
+// is none leaves the default in force.
+func TestElectionSettingsOfATopic(t *testing.T) {
+	tm := &term{l: &Loop{opts: Options{UncleanElection: func() bool { return true }, MinISR: func() int { return 2 }}}}
+	for _, c := range []struct {
+		unclean, min string
+		wantUnclean  bool
+		wantMin      int
+	}{
+		{"true", "3", true, 3}, {"false", "1", false, 1}, {" FALSE ", " 4 ", false, 4}, {"True", "0", true, 2}, {"no", "abc", true, 2}, {"", "-1", true, 2}, {"false", "99999999999", false, 2},
+	} {
+		config := map[string]string{"unclean.leader.election.enable": c.unclean, "min.insync.replicas": c.min}
+		if u, m := tm.unclean(config), tm.minISR(config); u != c.wantUnclean || m != c.wantMin {
+			t.Errorf("%q, %q: %v, %d, want %v, %d", c.unclean, c.min, u, m, c.wantUnclean, c.wantMin)
+		}
+	}
+}

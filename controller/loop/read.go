@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/kbroker/kbroker/cluster"
 	"github.com/kbroker/kbroker/controller"
@@ -399,7 +400,7 @@ func (t *term) readConfigs() error {
 		config, _, _, err := zkmeta.GetEntityConfig(t.ctx, t.session, path)
 		if errors.Is(err, zkmeta.ErrBadZnode) {
 			t.report(path, err)
-			t.im.ConfigRead(name, controller.TopicConfig{MinISR: 1})
+			t.im.ConfigRead(name, controller.TopicConfig{MinISR: t.minISR(nil)})
 		} else if err != nil {
 			return err
 		} else {
@@ -411,18 +412,21 @@ func (t *term) readConfigs() error {
 	return nil
 }
 
+// unclean is a topic's unclean.leader.election.enable. As on its brokers, a value
+// that is none leaves the default in force.
 func (t *term) unclean(config map[string]string) bool {
-	if v, ok := config["unclean.leader.election.enable"]; ok {
-		return v == "true"
+	switch v := strings.TrimSpace(config["unclean.leader.election.enable"]); {
+	case strings.EqualFold(v, "true"):
+		return true
+	case strings.EqualFold(v, "false"):
+		return false
 	}
 	return t.l.opts.UncleanElection()
 }
 
 func (t *term) minISR(config map[string]string) int {
-	if v, ok := config["min.insync.replicas"]; ok {
-		if n, err := strconv.Atoi(v); err == nil {
-			return n
-		}
+	if n, err := strconv.ParseInt(strings.TrimSpace(config["min.insync.replicas"]), 10, 32); err == nil && n > 0 {
+		return int(n)
 	}
 	return t.l.opts.MinISR()
 }
