@@ -201,7 +201,7 @@ func (im *Image) preferable(p *partition) bool {
 		return false
 	}
 	first := p.replicas[0].id
-	return p.state.Leader != first && im.fit(p, first) && slices.Contains(p.state.ISR, first)
+	return p.state.Leader != first && im.fit(p, first) && slices.Contains(p.state.ISR, first) && im.trusts(p, first) == trusted
 }
 
 // lead gives the leadership to an ISR member; the other members stay if they

@@ -218,6 +218,9 @@ func (b *broker) register(id int) {
 		if !s.hear(id) {
 			return // the ping will tell
 		}
+		if b.epoch != cluster.NoBrokerEpoch && !b.leaderless() {
+			b.startedUncleanly = false
+		}
 		epoch, ok := s.register(id, b)
 		reply(func() {
 			switch {
@@ -264,6 +267,13 @@ func (b *broker) lookForController() {
 		if b.session == id {
 			b.w.after(b.node, 100*time.Millisecond, b.lookForController)
 		}
+	})
+}
+
+// leaderless reports whether a partition here has no leader.
+func (b *broker) leaderless() bool {
+	return slices.ContainsFunc(b.replicas, func(h *hosted) bool {
+		return h != nil && h.State.Role() == partition.Follower && h.State.Leader() == cluster.NoBroker
 	})
 }
 
