@@ -77,11 +77,33 @@ func electionResponse(req *kmsg.ElectLeadersRequest, elected map[cluster.TopicPa
 		p := kmsg.NewElectLeadersResponseTopicPartition()
 		p.Partition, p.ErrorCode = tp.Partition, code
 		if code != 0 {
-			p.ErrorMessage = kmsg.StringPtr(protocol.Code(code).Error())
+			p.ErrorMessage = kmsg.StringPtr(electionMessage(controller.Election(req.ElectionType)+controller.PreferredElection, protocol.Code(code)))
 		}
 		t.Partitions = append(t.Partitions, p)
 	}
 	return resp
+}
+
+// electionMessage says why there was no election.
+func electionMessage(kind controller.Election, code protocol.Code) string {
+	switch code {
+	case protocol.ErrUnknownTopicOrPartition:
+		return "The partition does not exist."
+	case protocol.ErrInvalidTopicException:
+		return "The topic is being deleted."
+	case protocol.ErrElectionNotNeeded:
+		if kind == controller.PreferredElection {
+			return "The preferred replica is the leader already."
+		}
+		return "The partition has a leader."
+	case protocol.ErrPreferredLeaderNotAvailable:
+		return "The preferred replica is not alive or not in the ISR."
+	case protocol.ErrEligibleLeadersNotAvailable:
+		return "No replica that could lead is alive."
+	case protocol.ErrRequestTimedOut:
+		return "The election was held, but this broker has not heard of the new leader in time."
+	}
+	return code.Error()
 }
 
 // electionWait waits until the metadata shows each new leader.

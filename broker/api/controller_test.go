@@ -279,6 +279,11 @@ func TestElectLeadersAPI(t *testing.T) {
 			t.Errorf("%s: %s, want %s; asked %s, want %s", step.what, got, step.want, c.question(), step.asked)
 		}
 	}
+	resp := do[*kmsg.ElectLeadersResponse](t, conn, electRequest(2, 0, 0, 1, 2))
+	if p := resp.Topics[0].Partitions; p[0].ErrorMessage != nil || *p[1].ErrorMessage != "The preferred replica is the leader already." ||
+		*p[2].ErrorMessage != "The preferred replica is not alive or not in the ISR." {
+		t.Errorf("messages of %+v", p)
+	}
 	// The answer waits until this broker tells clients of the new leader.
 	c.answer(func() { c.elected = map[cluster.TopicPartition]controller.Elected{p0: {Leader: 3, LeaderEpoch: 6}} })
 	done := make(chan string)

@@ -13,6 +13,8 @@ import (
 	"github.com/kbroker/kbroker/config"
 	"github.com/kbroker/kbroker/zkmeta/embedded"
 	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -107,7 +109,13 @@ func TestTopicsAndPartitions(t *testing.T) {
 		"orders  2           2         ok     ID\n"; out != want {
 		t.Errorf("topics:\n%swant\n%s", out, want)
 	}
+	if list := topicID.ReplaceAllString(run("topics", "list"), "ID"); list != out {
+		t.Errorf("topics list:\n%swant what topics says:\n%s", list, out)
+	}
 	out = run("partitions", "orders")
+	if same := run("topics", "describe", "orders"); same != out {
+		t.Errorf("topics describe:\n%swant what partitions says:\n%s", same, out)
+	}
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	if len(lines) != 3 || strings.Join(strings.Fields(lines[0]), " ") != "PARTITION LEADER EPOCH REPLICAS ISR START END STATE" {
 		t.Fatalf("partitions:\n%s", out)
@@ -135,7 +143,10 @@ func TestTopicsAndPartitions(t *testing.T) {
 		t.Errorf("topics:\n%s", out)
 	}
 	for _, line := range strings.Split(strings.TrimSpace(run("partitions", "orders")), "\n")[1:] {
-		if f := strings.Fields(line); f[1] != "1" || f[4] != "1" || strings.Join(f[7:], " ") != "offline: 2" {
+		// Below min.insync.replicas the HW stays, under that of the leader's epoch.
+		f := strings.Fields(line)
+		state := strings.TrimSuffix(strings.Join(f[7:], " "), ", leader 1 answers OFFSET_NOT_AVAILABLE")
+		if f[1] != "1" || f[4] != "1" || state != "offline: 2" {
 			t.Errorf("alone: %q", line)
 		}
 	}
@@ -162,6 +173,10 @@ func TestTopicsErrors(t *testing.T) {
 		{[]string{"topics", "create", "x", "--config=nonsense=1", at}, "topic x: INVALID_CONFIG"},
 		{[]string{"topics", "create", at}, "requires at least 1 arg"},
 		{[]string{"topics", "delete", "none", at}, "topic none: UNKNOWN_TOPIC_OR_PARTITION"},
+		{[]string{"topics", "--list", at}, "unknown flag: --list; write kbroker topics"},
+		{[]string{"topics", "list", "--bootstrap-server=x:1"}, "unknown flag: --bootstrap-server; write --bootstrap"},
+		{[]string{"topics", "--describe", "--topic", "x"}, "unknown flag: --describe; write kbroker topics describe [TOPIC…]"},
+		{[]string{"topics", "describe", "none", at}, "topic none: UNKNOWN_TOPIC_OR_PARTITION"},
 		{[]string{"topics", "none", at}, "topic none: UNKNOWN_TOPIC_OR_PARTITION"},
 		{[]string{"partitions", "none", at}, "topic none: UNKNOWN_TOPIC_OR_PARTITION"},
 		{[]string{"partitions", "--timeout=5s", "--bootstrap=" + closed.Addr().String()}, "no broker of --bootstrap " + closed.Addr().String() + " answers"},
@@ -169,6 +184,35 @@ func TestTopicsErrors(t *testing.T) {
 	} {
 		if out, err := execute(c.args...); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want %q\n%s", c.args, err, c.want, out)
+		}
+	}
+}
+
+// What the metadata says is not all: a leader that does not answer for its
+// partition is no ok.
+func TestPartitionAnswered(t *testing.T) {
+	p := kadm.PartitionDetail{Topic: "t", Leader: 1, Replicas: []int32{1, 2}, ISR: []int32{1, 2}}
+	short := p
+	short.ISR = []int32{1}
+	leaderless := p
+	leaderless.Leader = -1
+	listed := func(err error) kadm.ListedOffsets {
+		return kadm.ListedOffsets{"t": {0: kadm.ListedOffset{Topic: "t", Offset: 5, Err: err}}}
+	}
+	for _, c := range []struct {
+		ends kadm.ListedOffsets
+		p    kadm.PartitionDetail
+		want string
+	}{
+		{listed(nil), p, "ok"},
+		{listed(nil), short, "under-replicated"},
+		{listed(kerr.NotLeaderForPartition), p, "leader 1 answers NOT_LEADER_FOR_PARTITION"},
+		{listed(kerr.OffsetNotAvailable), short, "under-replicated, leader 1 answers OFFSET_NOT_AVAILABLE"},
+		{nil, p, "no answer from leader 1"},
+		{nil, leaderless, "no leader"},
+	} {
+		if got := answered(c.ends, c.p); got != c.want {
+			t.Errorf("%+v, %v: %s, want %s", c.p, c.ends, got, c.want)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 func newPartitionsCommand() *cobra.Command {
@@ -20,24 +21,29 @@ func newPartitionsCommand() *cobra.Command {
 		Short: "Describe partitions: leader, replicas, ISR and offsets",
 		Long: `partitions describes the partitions of a cluster, of kbroker or of Apache Kafka,
 one a line. START and END are the first offset that can be read and the high
-watermark, as a consumer is told them; - where no leader answers.`,
+watermark, as a consumer is told them; - where no leader answers, and STATE says
+why.`,
 		Example: `  kbroker partitions
   kbroker partitions --bootstrap broker1:9092 orders`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, names []string) error {
 			return b.do(cmd.Context(), func(ctx context.Context, adm *kadm.Client) error {
-				topics, err := topicsOf(ctx, adm, names, internal)
-				if len(topics) == 0 {
-					return err
-				}
-				starts, ends, offsetsErr := offsetsOf(ctx, adm, topics)
-				return errors.Join(printPartitions(cmd.OutOrStdout(), topics, starts, ends), err, offsetsErr)
+				return describe(ctx, adm, cmd.OutOrStdout(), names, internal)
 			})
 		},
 	}
 	b.flags(cmd)
 	cmd.Flags().BoolVar(&internal, "internal", false, "internal topics too")
 	return cmd
+}
+
+func describe(ctx context.Context, adm *kadm.Client, out io.Writer, names []string, internal bool) error {
+	topics, err := topicsOf(ctx, adm, names, internal)
+	if len(topics) == 0 {
+		return err
+	}
+	starts, ends, offsetsErr := offsetsOf(ctx, adm, topics)
+	return errors.Join(printPartitions(out, topics, starts, ends), err, offsetsErr)
 }
 
 func offsetsOf(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetail) (starts, ends kadm.ListedOffsets, err error) {
@@ -70,7 +76,7 @@ func printPartitions(out io.Writer, topics []kadm.TopicDetail, starts, ends kadm
 				leader = strconv.Itoa(int(p.Leader))
 			}
 			fmt.Fprintf(w, "%s-%d\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", printable(t.Topic), p.Partition, leader, p.LeaderEpoch,
-				joined(p.Replicas), joined(p.ISR), offset(starts, p), offset(ends, p), condition(p))
+				joined(p.Replicas), joined(p.ISR), offset(starts, p), offset(ends, p), answered(ends, p))
 		}
 	}
 	return w.Flush()
@@ -82,4 +88,33 @@ func offset(l kadm.ListedOffsets, p kadm.PartitionDetail) string {
 		return "-"
 	}
 	return strconv.FormatInt(o.Offset, 10)
+}
+
+// answered is what is wrong with a partition, by the cluster's metadata and by
+// what its leader answers.
+func answered(ends kadm.ListedOffsets, p kadm.PartitionDetail) string {
+	what := condition(p)
+	o, ok := ends.Lookup(p.Topic, p.Partition)
+	silence := ""
+	switch {
+	case p.Leader < 0 || ok && o.Err == nil:
+		return what
+	case !ok:
+		silence = "no answer from leader " + strconv.Itoa(int(p.Leader))
+	default:
+		silence = "leader " + strconv.Itoa(int(p.Leader)) + " answers " + errorName(o.Err)
+	}
+	if what == "ok" {
+		return silence
+	}
+	return what + ", " + silence
+}
+
+// errorName is an error as Kafka calls it, without the explanation.
+func errorName(err error) string {
+	var e *kerr.Error
+	if errors.As(err, &e) {
+		return e.Message
+	}
+	return printable(err.Error())
 }

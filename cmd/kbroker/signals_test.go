@@ -26,13 +26,13 @@ func TestObey(t *testing.T) {
 		}()
 		signals <- syscall.SIGTERM
 		signals <- syscall.SIGTERM
-		time.Sleep(haste)
+		<-time.After(haste)
 		signals <- syscall.SIGINT
 		synctest.Wait()
 		if stops != 1 || ended != nil {
 			t.Errorf("within a second: %d stops, ended by %v; want one stop", stops, ended)
 		}
-		time.Sleep(time.Millisecond)
+		<-time.After(time.Millisecond)
 		signals <- syscall.SIGINT
 		<-done
 		if stops != 1 || ended != syscall.SIGINT {

@@ -18,7 +18,7 @@ func newTopicsCommand() *cobra.Command {
 	var internal bool
 	cmd := &cobra.Command{
 		Use:   "topics [TOPIC…]",
-		Short: "List topics, create and delete them",
+		Short: "List topics, describe, create and delete them",
 		Long: `topics lists the topics of a cluster, of kbroker or of Apache Kafka, one a line:
 how many partitions and replicas it has, how its partitions are, and its id.`,
 		Example: `  kbroker topics
@@ -26,17 +26,43 @@ how many partitions and replicas it has, how its partitions are, and its id.`,
   kbroker topics create orders --partitions 6 --replication-factor 3 --config min.insync.replicas=2
   kbroker topics delete orders`,
 		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, names []string) error {
-			return b.do(cmd.Context(), func(ctx context.Context, adm *kadm.Client) error {
-				topics, err := topicsOf(ctx, adm, names, internal)
-				return errors.Join(printTopics(cmd.OutOrStdout(), topics), err)
-			})
-		},
 	}
+	list := func(cmd *cobra.Command, names []string) error {
+		return b.do(cmd.Context(), func(ctx context.Context, adm *kadm.Client) error {
+			topics, err := topicsOf(ctx, adm, names, internal)
+			return errors.Join(printTopics(cmd.OutOrStdout(), topics), err)
+		})
+	}
+	cmd.RunE = list
 	b.flags(cmd)
-	cmd.Flags().BoolVar(&internal, "internal", false, "internal topics too")
-	cmd.AddCommand(newTopicsCreateCommand(&b), newTopicsDeleteCommand(&b))
+	cmd.PersistentFlags().BoolVar(&internal, "internal", false, "internal topics too")
+	cmd.AddCommand(newTopicsCreateCommand(&b), newTopicsDeleteCommand(&b),
+		&cobra.Command{Use: "list [TOPIC…]", Short: "List topics; the same as topics alone", RunE: list},
+		&cobra.Command{Use: "describe [TOPIC…]", Short: "Describe the partitions of topics; the same as kbroker partitions",
+			RunE: func(cmd *cobra.Command, names []string) error {
+				return b.do(cmd.Context(), func(ctx context.Context, adm *kadm.Client) error {
+					return describe(ctx, adm, cmd.OutOrStdout(), names, internal)
+				})
+			}})
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return kafkaFlag(err) })
 	return cmd
+}
+
+// kafkaFlag adds to a flag that is unknown here, and known to kafka-topics.sh, what
+// does that here.
+func kafkaFlag(err error) error {
+	flag, ok := strings.CutPrefix(err.Error(), "unknown flag: --")
+	if !ok {
+		return err
+	}
+	instead := map[string]string{
+		"list": "kbroker topics", "describe": "kbroker topics describe [TOPIC…]", "create": "kbroker topics create TOPIC", "delete": "kbroker topics delete TOPIC",
+		"topic": "the topic's name alone", "bootstrap-server": "--bootstrap",
+	}[flag]
+	if instead == "" {
+		return err
+	}
+	return fmt.Errorf("%w; write %s", err, instead)
 }
 
 func printTopics(out io.Writer, topics []kadm.TopicDetail) error {

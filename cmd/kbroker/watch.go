@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -206,7 +207,13 @@ func (s *sources) page(ctx context.Context, addr, after string) (l console.Listi
 	return l, nil
 }
 
-// watchOnce prints the table; it fails only where nobody answers.
+// noTopic says why there is nothing to show. Each broker shows what it hosts.
+func noTopic(topic string) string {
+	return fmt.Sprintf("there is no such topic: %s (none of the brokers that answer has a partition of it)", printable(topic))
+}
+
+// watchOnce prints the table; it fails where nobody answers, or nobody has the
+// topic.
 func watchOnce(ctx context.Context, out io.Writer, o watchOptions) error {
 	s := newSources(o, 0)
 	s.once(ctx)
@@ -223,12 +230,20 @@ func watchOnce(ctx context.Context, out io.Writer, o watchOptions) error {
 	if !answered {
 		return errors.Join(errs...)
 	}
-	for _, line := range table(rowsOf(list), nil).lines() {
+	rows := rowsOf(list)
+	if len(rows) == 0 && o.topic != "" {
+		return errors.Join(append(errs, errors.New(noTopic(o.topic)))...)
+	}
+	for _, line := range table(rows, nil).lines() {
 		if _, err := fmt.Fprintln(out, line); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func someAnswer(list []seen) bool {
+	return slices.ContainsFunc(list, func(x seen) bool { return x.err == nil })
 }
 
 // watchLines prints a line for each row that changed, and for each broker that
@@ -259,7 +274,13 @@ func watchLines(ctx context.Context, out io.Writer, o watchOptions) error {
 				say(x.addr, fmt.Sprintf("%s: %v", x.addr, x.err))
 			}
 		}
-		for _, r := range rowsOf(list) {
+		rows := rowsOf(list)
+		if len(rows) == 0 && o.topic != "" && someAnswer(list) {
+			say("", noTopic(o.topic))
+		} else {
+			delete(shown, "")
+		}
+		for _, r := range rows {
 			say(r.name(), r.sentence())
 		}
 	}
@@ -280,7 +301,7 @@ func watchScreen(ctx context.Context, out io.Writer, size func() (w, h int), o w
 	for {
 		w, h := size()
 		list := s.latest()
-		if _, err := io.WriteString(out, frame(list, rates, time.Now(), w, h)); err != nil {
+		if _, err := io.WriteString(out, frame(list, o.topic, rates, time.Now(), w, h)); err != nil {
 			return err
 		}
 		select {

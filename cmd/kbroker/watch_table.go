@@ -220,10 +220,13 @@ func (g *grid) lines() []string {
 
 // frame is one picture of the terminal: who was asked, the table as far as it
 // fits, and how much does not.
-func frame(list []seen, x *rates, now time.Time, w, h int) string {
+func frame(list []seen, topic string, x *rates, now time.Time, w, h int) string {
 	rows := rowsOf(list)
 	x.look(rows, now)
 	lines := heading(list)
+	if len(rows) == 0 && topic != "" && someAnswer(list) {
+		lines = append(lines, noTopic(topic))
+	}
 	colours := make([]string, len(lines))
 	room := max(1, h-len(lines)-3) // an empty line, the header, what does not fit
 	more := len(rows) - room

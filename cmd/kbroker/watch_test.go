@@ -122,7 +122,7 @@ func TestFrame(t *testing.T) {
 		list[0].listing.Partitions = append(list[0].listing.Partitions, p)
 	}
 	for _, size := range [][2]int{{200, 50}, {80, 24}, {20, 5}, {1, 1}} {
-		got := frame(list, &rates{}, time.Unix(1000, 0), size[0], size[1])
+		got := frame(list, "", &rates{}, time.Unix(1000, 0), size[0], size[1])
 		plain := escapes.ReplaceAllString(got, "")
 		if strings.ContainsAny(plain, "\x1b\a\r") {
 			t.Errorf("%v: an escape of a broker's got through: %q", size, plain)
@@ -172,6 +172,9 @@ func TestWatchOnce(t *testing.T) {
 	f := strings.Fields(lines[1])
 	if f[0] != "t-0" || f[3] != "0" || f[5] != "7" || f[6] != "7" || f[8] != "1" || f[len(f)-1] != "ok" {
 		t.Errorf("%q", f)
+	}
+	if out, err := execute("watch", "--once", "--topic=nope", both); err == nil || !strings.Contains(err.Error(), "there is no such topic: nope") {
+		t.Errorf("a topic that is not there: %v\n%s", err, out)
 	}
 	if out, err := execute("watch", "--once", both); err != nil || !strings.Contains(out, "\nother-0 ") || !strings.Contains(out, "\nt-0 ") {
 		t.Errorf("%v\n%s", err, out)
