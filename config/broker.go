@@ -398,6 +398,9 @@ func (b *Broker) fill(raw Values) *InvalidError {
 	if err := s.checkID(); err != nil {
 		return err
 	}
+	if err := s.checkZooKeeperTimes(); err != nil {
+		return err
+	}
 	e, err := s.endpoints()
 	if err != nil {
 		return err

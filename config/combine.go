@@ -45,6 +45,17 @@ func (s *settings) checkID() *InvalidError {
 	return nil
 }
 
+// checkZooKeeperTimes refuses what Kafka takes and then fails to connect with:
+// it waits for its first connection for no longer than the session's time-out.
+func (s *settings) checkZooKeeperTimes() *InvalidError {
+	for _, name := range []string{"zookeeper.session.timeout.ms", "zookeeper.connection.timeout.ms"} {
+		if !s.isNull(name) && s.int(name) < 1 {
+			return s.bad(name, "must be 1 or more")
+		}
+	}
+	return nil
+}
+
 func (s *settings) logDirs() ([]string, *InvalidError) {
 	name := "log.dirs"
 	if s.isNull(name) {
