@@ -41,6 +41,7 @@ func TestUncleanOnlyAfterAnotherBoot(t *testing.T) {
 			if !s.Stats().Unclean {
 				t.Error("a new directory is clean")
 			}
+			s.Reckoned()
 			if c.clean {
 				if err := s.Close(); err != nil {
 					t.Fatal(err)
@@ -60,4 +61,40 @@ func TestUncleanOnlyAfterAnotherBoot(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What is in doubt stays so, whatever process comes and goes, until a controller
+// has reckoned with it.
+func TestDoubtLastsUntilReckoned(t *testing.T) {
+	fs := vfs.NewMem()
+	open := func(id string, want bool) *Store {
+		t.Helper()
+		s, err := Open(Options{Dirs: []string{"/data"}, FS: fs, BrokerID: 1, ClusterID: "test", BootID: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Stats().Unclean; got != want {
+			t.Fatalf("unclean: %v, want %v", got, want)
+		}
+		return s
+	}
+	stop := func(s *Store) {
+		t.Helper()
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := open("a", true) // new
+	s.Reckoned()
+	s.abandon()
+	open("b", true).abandon()
+	open("b", true).abandon() // killed before it was reckoned with
+	stop(open("b", true))     // and stopped
+	s = open("b", true)
+	s.Reckoned()
+	s.Reckoned()
+	stop(s)
+	stop(open("b", false))
+	open("b", false).abandon()
+	open("b", false).abandon()
 }

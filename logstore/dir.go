@@ -20,6 +20,7 @@ type logDir struct {
 	lock    io.Closer // nil when the directory was offline from the start
 	failed  atomic.Pointer[dirFailure]
 	clean   bool        // it was stopped cleanly before this start
+	doubt   bool        // its boot file says so
 	lowered atomic.Bool // a recovery point was found beyond its log's end
 
 	hasCleaned atomic.Bool // there is a cleaner's checkpoint to be kept in step

@@ -35,6 +35,7 @@ type Store struct {
 	stats   LoadStats
 
 	opened      atomic.Bool
+	reckoned    sync.Once
 	brokerEpoch atomic.Int64
 	sweeps      atomic.Int64 // counts the sweeps for idle logs
 

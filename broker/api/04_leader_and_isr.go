@@ -57,6 +57,7 @@ func leaderAndISR(h *Handlers, c *Call) {
 		c.Reply(resp)
 		return
 	}
+	h.Logs.Reckoned()
 	answerRoles(c, resp, changes, errs)
 	c.Reply(resp)
 }

@@ -36,6 +36,7 @@ type broker struct {
 	altering         bool
 	stopping         bool
 	unclean          bool // it died without the mark of a clean shutdown
+	doubt            bool // it started uncleanly, and no controller has reckoned with that
 	power            bool // it died by a loss of power: the disk lost what was not synced
 }
 
@@ -70,7 +71,8 @@ func (b *broker) start() {
 		b.metadata[p] = cluster.LeaderAndISR{Leader: cluster.NoBroker, LeaderEpoch: cluster.NoLeaderEpoch}
 	}
 	b.toController, b.proposals, b.altering, b.stopping = nil, nil, false, false
-	b.startedUncleanly, b.unclean = b.unclean, true
+	b.doubt = b.doubt || b.unclean
+	b.startedUncleanly, b.unclean = b.doubt, true
 	b.recover()
 	b.w.say("b%d starts", b.id)
 	b.open()
@@ -317,6 +319,7 @@ func (b *broker) order(from cluster.BrokerID, epoch cluster.ControllerEpoch, s c
 	a := controller.Answer{}
 	switch {
 	case s.LeaderAndISR != nil:
+		b.doubt = false
 		for _, t := range s.LeaderAndISR.Topics {
 			for _, lp := range t.Partitions {
 				if code := b.lead(lp); code != 0 {
