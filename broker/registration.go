@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -117,7 +119,7 @@ func (r *registration) register(ctx context.Context) (zkmeta.Session, error) {
 	}
 	epoch, s, err := zkclient.Registration{
 		Store: b.store, ID: b.id, Broker: reg,
-		Clock: b.o.Clock, Logger: b.o.Logger,
+		Answers: b.answersElsewhere, Clock: b.o.Clock, Logger: b.o.Logger,
 	}.Register(ctx)
 	if errors.Is(err, zkmeta.ErrNodeExists) {
 		return nil, fmt.Errorf("broker.id %d is registered by another process, whose session does not end: stop that process, or choose another broker.id; if it was killed, start again once its older, longer session is over: %w", b.id, err)
@@ -130,6 +132,23 @@ func (r *registration) register(ctx context.Context) (zkmeta.Session, error) {
 	b.logs.SetBrokerEpoch(epoch)
 	b.o.Logger.Info().Int64("brokerEpoch", int64(epoch)).Msg("registered")
 	return s, nil
+}
+
+// answersElsewhere reports whether somebody listens at an endpoint of another
+// registration of this broker's id. At one that is this broker's too, it is this
+// broker: who had it before has gone.
+func (b *Broker) answersElsewhere(ctx context.Context, other zkmeta.BrokerRegistration) bool {
+	for _, e := range other.Endpoints {
+		if slices.ContainsFunc(b.advertise, func(mine zkmeta.Endpoint) bool { return mine.Host == e.Host && mine.Port == e.Port }) {
+			continue
+		}
+		d := net.Dialer{Timeout: 2 * time.Second}
+		if c, err := d.DialContext(ctx, "tcp", net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port)))); err == nil {
+			_ = c.Close()
+			return true
+		}
+	}
+	return false
 }
 
 // errUnsupported: the cluster has finalized what this broker does not know.

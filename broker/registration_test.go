@@ -2,6 +2,7 @@ package broker
 
 import (
 	"errors"
+	"net"
 	"strings"
 	"testing"
 
@@ -91,5 +92,37 @@ func TestUnreadableFeatures(t *testing.T) {
 	}
 	if _, err := Start(t.Context(), Options{Config: cfg, Store: c.mem.Connect(), Logger: zerolog.Nop()}); !errors.Is(err, errUnsupported) {
 		t.Errorf("a start beside a feature that is not known: %v, want a refusal", err)
+	}
+}
+
+// A second process of a broker's id, on another port, finds that the first one
+// answers; one on the same endpoint does not take itself for the other.
+func TestAnswersElsewhere(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone.Close()
+	at := func(l net.Listener) zkmeta.Endpoint {
+		return zkmeta.Endpoint{Listener: "A", Protocol: "PLAINTEXT", Host: "127.0.0.1", Port: int32(l.Addr().(*net.TCPAddr).Port)}
+	}
+	for _, c := range []struct {
+		what        string
+		mine, other []zkmeta.Endpoint
+		want        bool
+	}{
+		{"another one lives", nil, []zkmeta.Endpoint{at(gone), at(l)}, true},
+		{"it was killed", nil, []zkmeta.Endpoint{at(gone)}, false},
+		{"its endpoint is ours", []zkmeta.Endpoint{at(l)}, []zkmeta.Endpoint{at(l)}, false},
+	} {
+		b := &Broker{advertise: c.mine}
+		if got := b.answersElsewhere(t.Context(), zkmeta.BrokerRegistration{Endpoints: c.other}); got != c.want {
+			t.Errorf("%s: %v", c.what, got)
+		}
 	}
 }

@@ -22,9 +22,12 @@ type Registration struct {
 	Broker zkmeta.BrokerRegistration
 	// Tick is the server's tickTime: a session's end may be noticed two ticks
 	// late. Default 2 s.
-	Tick   time.Duration
-	Clock  clock.Clock // default the machine's
-	Logger zerolog.Logger
+	Tick time.Duration
+	// Answers reports whether a broker answers where another registration of this id
+	// says: then that is no killed process's. nil: nobody is asked.
+	Answers func(context.Context, zkmeta.BrokerRegistration) bool
+	Clock   clock.Clock // default the machine's
+	Logger  zerolog.Logger
 }
 
 // Register creates the broker's znode and returns its epoch and the session
@@ -141,21 +144,24 @@ type patience struct {
 	began time.Time
 	over  chan struct{}
 	tell  chan struct{} // it is time to tell again
+	ask   chan struct{} // it is time to ask whether the other one lives
 	mu    sync.Mutex    // guards what follows
 	ended bool
-	stops [2]func() bool
+	stops [3]func() bool
 }
 
-func (p *patience) start(c clock.Clock, d time.Duration) {
+func (p *patience) start(c clock.Clock, usual time.Duration) {
 	if p.over != nil {
 		return
 	}
+	d := max(usual, longestSession)
 	p.clock, p.whole, p.began = c, d, c.Now()
-	p.over, p.tell = make(chan struct{}), make(chan struct{}, 1)
+	p.over, p.tell, p.ask = make(chan struct{}), make(chan struct{}, 1), make(chan struct{}, 1)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stops[0] = c.AfterFunc(d, func() { close(p.over) })
 	p.stops[1] = c.AfterFunc(tellEvery, p.tick)
+	p.stops[2] = c.AfterFunc(usual, func() { p.ask <- struct{}{} })
 }
 
 func (p *patience) tick() {
@@ -186,7 +192,7 @@ func (p *patience) end() {
 // waitForOther waits until somebody else's registration is gone.
 func (r Registration) waitForOther(ctx context.Context, s zkmeta.Session, owner zkmeta.Stat, p *patience) error {
 	first := p.over == nil
-	p.start(r.Clock, max(s.Timeout()+2*r.Tick, longestSession))
+	p.start(r.Clock, s.Timeout()+2*r.Tick)
 	if first {
 		r.tellOfWait(owner, p)
 	}
@@ -201,7 +207,7 @@ func (r Registration) waitForOther(ctx context.Context, s zkmeta.Session, owner 
 		if !there || st.EphemeralOwner == s.ID() {
 			return errAgain
 		}
-		if err := r.nextEvent(ctx, events, st, p); err != nil {
+		if err := r.nextEvent(ctx, s, events, st, p); err != nil {
 			return r.taken(st, p, err)
 		}
 	}
@@ -210,14 +216,26 @@ func (r Registration) waitForOther(ctx context.Context, s zkmeta.Session, owner 
 func (r Registration) tellOfWait(owner zkmeta.Stat, p *patience) {
 	r.Logger.Warn().Int32("broker", int32(r.ID)).Str("owner", fmt.Sprintf("%#x", owner.EphemeralOwner)).
 		Str("since", time.UnixMilli(owner.Ctime).UTC().Format(time.RFC3339)).Str("patience", p.left().Round(time.Second).String()).
-		Msg("this broker id is registered by another session, most likely that of a process that was killed; waiting until ZooKeeper ends it")
+		Msg("this broker id is registered by another session, that of a process that was killed or of another broker; waiting until ZooKeeper ends it")
 }
 
-var errPatience = errors.New("it outlived the session time-out")
+// otherAnswers reports whether the other one lives, as far as can be told.
+func (r Registration) otherAnswers(ctx context.Context, s zkmeta.Session) bool {
+	if r.Answers == nil {
+		return false
+	}
+	other, _, found, err := zkmeta.GetBroker(ctx, s, r.ID, false)
+	return err == nil && found && r.Answers(ctx, other)
+}
+
+var (
+	errPatience = errors.New("it outlived the session time-out")
+	errAnswers  = errors.New("somebody answers at its endpoint")
+)
 
 // nextEvent waits for an event of the session or of the registration, whose
 // present owner is told of.
-func (r Registration) nextEvent(ctx context.Context, events <-chan zkmeta.Event, owner zkmeta.Stat, p *patience) error {
+func (r Registration) nextEvent(ctx context.Context, s zkmeta.Session, events <-chan zkmeta.Event, owner zkmeta.Stat, p *patience) error {
 	for {
 		select {
 		case e, ok := <-events:
@@ -229,6 +247,10 @@ func (r Registration) nextEvent(ctx context.Context, events <-chan zkmeta.Event,
 			}
 		case <-p.tell:
 			r.tellOfWait(owner, p)
+		case <-p.ask:
+			if r.otherAnswers(ctx, s) {
+				return errAnswers
+			}
 		case <-p.over:
 			return errPatience
 		case <-ctx.Done():
@@ -238,9 +260,15 @@ func (r Registration) nextEvent(ctx context.Context, events <-chan zkmeta.Event,
 }
 
 func (r Registration) taken(st zkmeta.Stat, p *patience, err error) error {
-	if !errors.Is(err, errPatience) {
+	var what string
+	switch {
+	case errors.Is(err, errAnswers):
+		what = fmt.Sprintf("somebody answers at its endpoint: another broker runs with the id %d", r.ID)
+	case errors.Is(err, errPatience):
+		what = fmt.Sprintf("it still stands after %v: another broker runs with the id %d, or a killed one had a session time-out above that", p.whole, r.ID)
+	default:
 		return err
 	}
-	return fmt.Errorf("%w: %s belongs to session %#x since %s, which still stands after %v: another broker runs with the id %d, or a killed one had a session time-out above that",
-		zkmeta.ErrNodeExists, zkmeta.BrokerPath(r.ID), st.EphemeralOwner, time.UnixMilli(st.Ctime).UTC().Format(time.RFC3339), p.whole, r.ID)
+	return fmt.Errorf("%w: %s belongs to session %#x since %s, and %s",
+		zkmeta.ErrNodeExists, zkmeta.BrokerPath(r.ID), st.EphemeralOwner, time.UnixMilli(st.Ctime).UTC().Format(time.RFC3339), what)
 }

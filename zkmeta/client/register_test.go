@@ -182,6 +182,34 @@ func TestRegisterWaits(t *testing.T) {
 		t.Errorf("%d lines in a minute: %s", n, told.text)
 	}
 
+	// One whose endpoint answers is refused as soon as a killed process of this
+	// broker's time-out would be gone.
+	for len(waiting) > 0 {
+		<-waiting // of before
+	}
+	began = clk.Now()
+	go func() {
+		r := registrationOf(third, clk)
+		r.Answers = func(_ context.Context, b zkmeta.BrokerRegistration) bool { return b.Host == "h" }
+		_, _, err := r.Register(testContext(t))
+		done <- err
+	}()
+	<-waiting
+	waitFor(t, func() bool {
+		if clk.Now().Sub(began) < 4*time.Second { // two ticks
+			clk.Advance(time.Second)
+		}
+		select {
+		case err := <-done:
+			if !errors.Is(err, zkmeta.ErrNodeExists) || !strings.Contains(err.Error(), "somebody answers at its endpoint: another broker runs with the id 3") {
+				t.Errorf("error %v", err)
+			}
+			return true
+		default:
+			return false
+		}
+	})
+
 	// The caller's patience is the context's.
 	ctx, cancel := context.WithCancel(testContext(t))
 	go func() {
