@@ -104,6 +104,9 @@ func (im *Image) checkISR(p *partition, a Alter) int16 {
 	}
 	assigned := im.effective(p).Replicas
 	for i, id := range a.ISR {
+		if p.replica(id) == nil {
+			im.unheard(p, id)
+		}
 		if !slices.Contains(assigned, id) || slices.Contains(a.ISR[:i], id) {
 			return codeInvalidRequest
 		}

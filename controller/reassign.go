@@ -207,16 +207,33 @@ func (im *Image) leave(p *partition, a cluster.Assignment) {
 	}
 }
 
+// unheard: a leader takes a broker that is not assigned for a replica. It was told of
+// another assignment by a controller that was gone before it had told of this one, so
+// all are told of it in an epoch of its own, and the broker deletes what it has.
+func (im *Image) unheard(p *partition, id cluster.BrokerID) {
+	if im.brokers[id] == nil || p.copyOn(id) != nil {
+		return // nobody, or on its way
+	}
+	p.told, p.moving = cluster.Assignment{}, true
+	im.addLeaver(p, id)
+	im.changed(p)
+	im.addDue(p)
+}
+
 // keepInSync has the members of the ISR that are not assigned among the leavers:
 // an earlier controller took them out of the assignment, and had no time to take
 // them out of the ISR.
 func (im *Image) keepInSync(p *partition) {
 	for _, id := range p.state.ISR {
 		if p.known && p.copyOn(id) == nil {
-			p.leavers = append(p.leavers, replica{id: id, incarn: cluster.NoBrokerEpoch, ledEpoch: cluster.NoLeaderEpoch})
-			im.host(id, p)
+			im.addLeaver(p, id)
 		}
 	}
+}
+
+func (im *Image) addLeaver(p *partition, id cluster.BrokerID) {
+	p.leavers = append(p.leavers, replica{id: id, incarn: cluster.NoBrokerEpoch, ledEpoch: cluster.NoLeaderEpoch})
+	im.host(id, p)
 }
 
 // forgetLeaver drops a replica that left and has been deleted.
