@@ -294,9 +294,10 @@ final class GroupCases {
             for (GroupMember m : List.of(one, two, three)) {
                 Check.isTrue("lost: " + m.events, m.events.stream().noneMatch(e -> e.startsWith("lost")));
             }
-            if (cooperative && !assignor.equals("range")) {
-                // Only what moves is taken. With ranges, which partition is whose goes by
-                // the members' ids, so that the last one may have to swap.
+            if (cooperative && assignor.equals("range")) {
+                // Which partition is whose goes by the members' ids: the last one may have to swap.
+            } else if (cooperative) {
+                // Only what moves is taken.
                 Check.equal("the last one gives nothing up: " + three.events, three.events.stream().filter(e -> e.startsWith("-") && !e.equals("-[]")).count(), 0L);
             } else {
                 Check.isTrue("everything is given up: " + one.events, one.events.contains("-[a-0, a-1, a-2, b-0, b-1, b-2]"));
