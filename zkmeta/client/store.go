@@ -350,6 +350,7 @@ func (s *store) Subscribe() (<-chan zkmeta.Event, func()) {
 
 // Close ends the session.
 func (s *store) Close() error {
+	s.libraryLog.close()
 	s.mu.Lock()
 	if !s.closed {
 		s.closed = true
