@@ -42,6 +42,9 @@ func updateMetadata(h *Handlers, c *Call) {
 		c.Reply(resp)
 		return
 	}
+	if len(req.TopicStates)+len(req.PartitionStates) > 0 || !h.HasTopics {
+		h.Logs.Reckoned() // nothing of this broker's is in doubt, or it hosts nothing
+	}
 	c.Reply(resp)
 	h.metadataWaits.Wake()
 }
