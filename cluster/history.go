@@ -20,6 +20,9 @@ type ISRHistory struct {
 	// Left are the replicas that have left the ISR and not come back, those that
 	// left together in one group, the latest last.
 	Left [][]BrokerID
+	// Moving: the partition was being reassigned when its leader epoch began, so
+	// that another assignment than what it has become may have gone with it.
+	Moving bool
 }
 
 // Equal compares all of it.
@@ -27,5 +30,5 @@ func (h *ISRHistory) Equal(o *ISRHistory) bool {
 	if h == nil || o == nil {
 		return h == o
 	}
-	return slices.Equal(h.Joined, o.Joined) && slices.EqualFunc(h.Left, o.Left, slices.Equal)
+	return h.Moving == o.Moving && slices.Equal(h.Joined, o.Joined) && slices.EqualFunc(h.Left, o.Left, slices.Equal)
 }

@@ -81,7 +81,9 @@ func (im *Image) Alter(a Alter) (w Write, write bool, refusal int16) {
 		return Write{}, false, code
 	}
 	s.ISR, s.Recovery, s.ControllerEpoch = slices.Clone(a.ISR), a.Recovery, im.epoch
+	moving := s.History != nil && s.History.Moving // in the same epoch
 	s.History = im.record(p, s.ISR, false)
+	s.History.Moving = s.History.Moving || moving
 	for i, id := range s.ISR {
 		// The sender's epoch was checked; of the others, the leader says so.
 		if id == a.Sender || a.Epochs != nil && a.Epochs[i] != cluster.NoBrokerEpoch {

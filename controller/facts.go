@@ -282,13 +282,13 @@ func (im *Image) setState(p *partition, s cluster.LeaderAndISR, own bool) {
 	im.keepInSync(p)
 	switch {
 	case !led:
-	case own || !reassigning(p.assignment):
+	case own || !reassigning(p.assignment) && (s.History == nil || !s.History.Moving):
 		p.told = im.effective(p)
 		p.moving = reassigning(p.assignment)
 	default:
-		// Nobody knows who was told what: the reassignment is taken up in an epoch
-		// of its own.
-		p.told = cluster.Assignment{}
+		// Nobody knows who was told what: the reassignment, or what another one came
+		// to, is taken up in an epoch of its own.
+		p.told, p.moving = cluster.Assignment{}, true
 	}
 	im.changed(p)
 	if led {

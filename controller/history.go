@@ -14,7 +14,7 @@ import (
 // restart says that leader and ISR are settled anew by Kafka's rules, so that the
 // present incarnations count from here on.
 func (im *Image) record(p *partition, isr []cluster.BrokerID, restart bool) *cluster.ISRHistory {
-	h := &cluster.ISRHistory{Joined: make([]cluster.BrokerEpoch, len(isr))}
+	h := &cluster.ISRHistory{Joined: make([]cluster.BrokerEpoch, len(isr)), Moving: reassigning(p.assignment)}
 	for i, id := range isr {
 		h.Joined[i] = cluster.NoBrokerEpoch
 		b := im.brokers[id]

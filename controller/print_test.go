@@ -167,6 +167,9 @@ func (im *Image) text() string {
 				if len(h.Left) > 0 {
 					fmt.Fprintf(&b, " left=%v", h.Left)
 				}
+				if h.Moving {
+					b.WriteString(" moving")
+				}
 			}
 			for _, r := range p.leavers {
 				fmt.Fprintf(&b, " leaver=%d", r.id)

@@ -101,7 +101,9 @@ func (im *Image) complete(p *partition) verdict {
 	if leader == p.state.Leader && len(stay) == len(p.state.ISR) && !im.untold(p) {
 		return verdict{}
 	}
-	return im.write(p, leader, stay, "reassignment completes")
+	v := im.write(p, leader, stay, "reassignment completes")
+	v.state.History.Moving = false // all are told of what the assignment comes to
+	return v
 }
 
 // retell is an epoch for an assignment that brokers have not heard of.

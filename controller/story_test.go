@@ -307,12 +307,12 @@ func epochList(s string) []cluster.BrokerEpoch {
 	return list
 }
 
-// historyFact: joined=10,20 left=3/1,4.
+// historyFact: joined=10,20 left=3/1,4 moving=yes.
 func historyFact(f map[string]string) *cluster.ISRHistory {
 	if f["joined"] == "" {
 		return nil
 	}
-	h := &cluster.ISRHistory{Joined: epochList(f["joined"])}
+	h := &cluster.ISRHistory{Joined: epochList(f["joined"]), Moving: f["moving"] != ""}
 	for group := range strings.SplitSeq(f["left"], "/") {
 		if group != "" {
 			h.Left = append(h.Left, brokerList(group))

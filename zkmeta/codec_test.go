@@ -96,8 +96,8 @@ func TestStateRecovery(t *testing.T) {
 func TestStateHistory(t *testing.T) {
 	tp := cluster.TopicPartition{Topic: "t"}
 	s := cluster.LeaderAndISR{Leader: 1, LeaderEpoch: 2, ISR: []cluster.BrokerID{1, 2}, ControllerEpoch: 9, ZKVersion: 3,
-		History: &cluster.ISRHistory{Joined: []cluster.BrokerEpoch{10, cluster.NoBrokerEpoch}, Left: [][]cluster.BrokerID{{4}, {3, 5}}}}
-	text := `{"controller_epoch":9,"leader":1,"version":1,"leader_epoch":2,"isr":[1,2],"kbroker":{"version":1,"joined":[10,-1],"left":[[4],[3,5]]}}`
+		History: &cluster.ISRHistory{Joined: []cluster.BrokerEpoch{10, cluster.NoBrokerEpoch}, Left: [][]cluster.BrokerID{{4}, {3, 5}}, Moving: true}}
+	text := `{"controller_epoch":9,"leader":1,"version":1,"leader_epoch":2,"isr":[1,2],"kbroker":{"version":1,"joined":[10,-1],"left":[[4],[3,5]],"moving":true}}`
 	if got := string(EncodeState(s)); got != text {
 		t.Errorf("written as %s", got)
 	}
@@ -106,6 +106,7 @@ func TestStateHistory(t *testing.T) {
 	}
 	kafkas := `{"controller_epoch":9,"leader":1,"version":1,"leader_epoch":2,"isr":[1,2]%s}`
 	for _, bad := range []string{
+		`,"kbroker":{"version":1,"joined":[1,2],"moving":1}`,
 		`,"kbroker":{"version":2,"joined":[1,2]}`, `,"kbroker":{"joined":[1,2]}`, `,"kbroker":[]`, `,"kbroker":{"version":1}`,
 		`,"kbroker":{"version":1,"joined":[1]}`, `,"kbroker":{"version":1,"joined":[1,-3]}`, `,"kbroker":{"version":1,"joined":[1,2],"left":[[3],[3]]}`,
 		`,"kbroker":{"version":1,"joined":[1,2],"left":[[2]]}`, `,"kbroker":{"version":1,"joined":[1,2],"left":3}`, `,"kbroker":{"version":1,"joined":[1,2],"left":[3]}`,

@@ -1,6 +1,7 @@
 package zkmeta
 
 import (
+	"encoding/json"
 	"math"
 	"slices"
 	"strconv"
@@ -38,20 +39,22 @@ func encodeHistory(b *builder, h *cluster.ISRHistory) {
 			b.buf = strconv.AppendInt(b.buf, int64(e), 10)
 		}
 	})
-	if len(h.Left) == 0 {
-		return
-	}
-	b.list("left", func() {
-		for _, group := range h.Left {
-			b.sep()
-			b.open('[')
-			for _, id := range group {
+	if len(h.Left) > 0 {
+		b.list("left", func() {
+			for _, group := range h.Left {
 				b.sep()
-				b.buf = strconv.AppendInt(b.buf, int64(id), 10)
+				b.open('[')
+				for _, id := range group {
+					b.sep()
+					b.buf = strconv.AppendInt(b.buf, int64(id), 10)
+				}
+				b.close(']')
 			}
-			b.close(']')
-		}
-	})
+		})
+	}
+	if h.Moving {
+		b.raw("moving", json.RawMessage("true"))
+	}
 }
 
 // history reads it. One of a later version is refused: what it means to the
@@ -73,6 +76,14 @@ func (o object) history(isr []cluster.BrokerID) *cluster.ISRHistory {
 	}
 	if *o.err == nil && len(h.Joined) != len(isr) {
 		in.fail("%q has %d broker epochs for an ISR of %d", "joined", len(h.Joined), len(isr))
+		return nil
+	}
+	switch moving, _ := in.raw("moving"); string(moving) {
+	case "true":
+		h.Moving = true
+	case "", "false":
+	default:
+		in.fail("%q is neither true nor false", "moving")
 		return nil
 	}
 	if left, ok := in.raw("left"); ok {
