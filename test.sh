@@ -6,8 +6,9 @@
 #                    detector, fuzz seeds, and the quick integration tests
 #                    against kbroker. Under 15 minutes on two cores.
 #   ./test.sh full   the whole integration matrix: every case against Apache
-#                    Kafka 3.9.2, kbroker with its embedded store, and kbroker
-#                    over ZooKeeper. About thirty-five minutes.
+#                    Kafka 3.9.2 (groups of KIP-848: 4.4.0), kbroker with its
+#                    embedded store, and kbroker over ZooKeeper. About forty-five
+#                    minutes.
 #
 #   ./test.sh fuzz D every fuzz target for the duration D each (as 10m), one after
 #                    the other. A failing input is kept in the target's testdata.
