@@ -3,6 +3,8 @@
 package integration
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -170,9 +172,27 @@ func dumpOffsets(t testing.TB, b *broker) (out []string) {
 			continue
 		}
 		record = instanceID.ReplaceAllString(memberIDs.ReplaceAllString(record, "MEMBER"), "STATIC")
-		out = append(out, clockTimes.ReplaceAllString(record, `imestamp":TIME`))
+		out = append(out, sortMembers(clockTimes.ReplaceAllString(record, `imestamp":0`)))
 	}
 	return out
+}
+
+// sortMembers puts a group's members in order: Kafka writes them in that of a hash
+// table by their ids.
+func sortMembers(record string) string {
+	key, payload, _ := strings.Cut(record, " payload: ")
+	var v struct {
+		Version json.RawMessage            `json:"version"`
+		Data    map[string]json.RawMessage `json:"data"`
+	}
+	var members []json.RawMessage
+	if json.Unmarshal([]byte(payload), &v) != nil || json.Unmarshal(v.Data["members"], &members) != nil {
+		return record
+	}
+	slices.SortFunc(members, func(a, b json.RawMessage) int { return bytes.Compare(a, b) })
+	v.Data["members"], _ = json.Marshal(members)
+	sorted, _ := json.Marshal(v)
+	return key + " payload: " + string(sorted)
 }
 
 // The same requests leave the same records, as Kafka's own decoder shows them.
