@@ -49,6 +49,10 @@ class Member(ConsumerRebalanceListener):
         config = {"partition_assignment_strategy": list(assignors)} if assignors else {}
         self.consumer = KafkaConsumer(bootstrap_servers=BOOTSTRAP, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False,
                                       session_timeout_ms=6000, heartbeat_interval_ms=200, metadata_max_age_ms=1000, **config)
+        # A leader that does not know the topic yet gives nobody anything, and with the
+        # sticky assignor does not always come back to it.
+        while not self.consumer.partitions_for_topic(name):
+            time.sleep(0.05)
         self.consumer.subscribe([name], listener=self)
 
     def on_partitions_assigned(self, assigned):
