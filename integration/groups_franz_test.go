@@ -250,13 +250,13 @@ func TestFranzGroupStatic(t *testing.T) {
 	if _, now := one.cl.GroupMetadata(); now != generation || one.moves != moves {
 		t.Errorf("generation %d, was %d; %d moves, were %d", now, generation, one.moves, moves)
 	}
+	two.end() // it would join again when it hears of its end
 	adm := kadm.NewClient(franz(t, b))
 	left, err := adm.LeaveGroup(within(t, 10*time.Second), kadm.LeaveGroup(group).InstanceIDs("i2"))
 	if err != nil || !left.Ok() {
 		t.Errorf("leave: %v, %v", err, left.Error())
 	}
 	awaitShared(t, 4, []int{4}, one)
-	two.end()
 }
 
 // The admin client on groups: lag, offsets set and deleted, groups deleted.
