@@ -26,19 +26,23 @@ var errOldConnection = errors.New("the controller has given orders along a newer
 // came along a connection older than its controller's latest, and is not answered;
 // the connection is closed, so that whoever lives at its other end dials anew.
 func (h *Handlers) inOrder(c *Call, epoch int32, carryOut func()) bool {
-	o := &h.orders
+	if h.orders.take(cluster.ControllerEpoch(epoch), c.Conn.ID, carryOut) {
+		return true
+	}
+	h.Logger.Warn().Str("api", kmsg.NameForKey(c.Header.Key)).Int32("controllerEpoch", epoch).Msg("an order along a connection that its controller has replaced is dropped")
+	c.CloseConnection(errOldConnection)
+	return false
+}
+
+func (o *orders) take(epoch cluster.ControllerEpoch, conn uint64, carryOut func()) bool {
 	o.mu.Lock()
-	e, conn := cluster.ControllerEpoch(epoch), c.Conn.ID
-	if e == o.epoch && conn < o.conn {
-		o.mu.Unlock()
-		h.Logger.Warn().Str("api", kmsg.NameForKey(c.Header.Key)).Int32("controllerEpoch", epoch).Msg("an order along a connection that its controller has replaced is dropped")
-		c.CloseConnection(errOldConnection)
+	defer o.mu.Unlock()
+	if epoch == o.epoch && conn < o.conn {
 		return false
 	}
-	if e >= o.epoch {
-		o.epoch, o.conn = e, conn
+	if epoch >= o.epoch { // an older one is for the fence of epochs
+		o.epoch, o.conn = epoch, conn
 	}
 	carryOut()
-	o.mu.Unlock()
 	return true
 }

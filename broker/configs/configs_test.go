@@ -1,51 +1,22 @@
 package configs
 
 import (
-	"bytes"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/kbroker/kbroker/config"
 	"github.com/kbroker/kbroker/internal/clock"
+	"github.com/kbroker/kbroker/internal/journal"
 	"github.com/kbroker/kbroker/zkmeta"
 	"github.com/kbroker/kbroker/zkmeta/embedded"
 	"github.com/rs/zerolog"
 )
 
-type journal struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.b.Write(p)
-}
-
-// count counts the lines that have all parts.
-func (j *journal) count(parts ...string) (n int) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for line := range strings.Lines(j.b.String()) {
-		all := true
-		for _, p := range parts {
-			all = all && strings.Contains(line, p)
-		}
-		if all {
-			n++
-		}
-	}
-	return n
-}
-
 type fixture struct {
 	t       *testing.T
 	store   zkmeta.Store
-	log     journal
+	log     journal.Journal
 	changed chan string // topics whose change was told
 }
 
@@ -124,8 +95,8 @@ func TestBadValueAtStart(t *testing.T) {
 		{`"topic":"t"`, `"key":"retention.ms"`, `"value":"abc"`, `"level":"error"`},
 		{`"topic":"broken"`, "unreadable topic config, taken as empty", `"level":"error"`},
 	} {
-		if n := f.log.count(line...); n != 1 {
-			t.Errorf("%d lines with %v, want one:\n%s", n, line, f.log.b.String())
+		if n := f.log.Count(line...); n != 1 {
+			t.Errorf("%d lines with %v, want one:\n%s", n, line, f.log.String())
 		}
 	}
 }
@@ -148,8 +119,8 @@ func TestBadValueWhileRunning(t *testing.T) {
 	f.write("t", `{"version":1,"config":{"min.insync.replicas":"abc","max.message.bytes":"2000"}}`)
 	<-f.changed
 	check("a bad value", 2, 2000)
-	if n := f.log.count(`"key":"min.insync.replicas"`, `"value":"abc"`, `"inForce":"2"`); n != 1 {
-		t.Errorf("%d lines tell of it:\n%s", n, f.log.b.String())
+	if n := f.log.Count(`"key":"min.insync.replicas"`, `"value":"abc"`, `"inForce":"2"`); n != 1 {
+		t.Errorf("%d lines tell of it:\n%s", n, f.log.String())
 	}
 	f.write("t", `{`)
 	f.write("other", `{"version":1,"config":{}}`) // told after it

@@ -1,44 +1,16 @@
 package loop
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/kbroker/kbroker/cluster"
+	"github.com/kbroker/kbroker/internal/journal"
 	"github.com/kbroker/kbroker/zkmeta"
 	"github.com/rs/zerolog"
 )
-
-// journal is a log that tests may read while it is written.
-type journal struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.b.Write(p)
-}
-
-func (j *journal) has(parts ...string) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for line := range strings.Lines(j.b.String()) {
-		all := true
-		for _, p := range parts {
-			all = all && strings.Contains(line, p)
-		}
-		if all {
-			return true
-		}
-	}
-	return false
-}
 
 // A state that cannot be understood costs its partition its controller, and
 // nothing else: it is neither overwritten nor deleted, and the reason is told.
@@ -61,7 +33,7 @@ func TestUnreadableStates(t *testing.T) {
 			s, ctx := f.session(), context.Background()
 			createTopic(t, s, "a", partitions(on(1), on(1)))
 			must(t, zkmeta.CreateWithParents(ctx, s, zkmeta.StatePath(tpOf("a", 0)), []byte(c.data)))
-			var log journal
+			var log journal.Journal
 			_, terms := contender(t, f, func(o *Options) { o.Logger = zerolog.New(&log) })
 			terms.await(t, "true 1")
 			f.awaitLeader(tpOf("a", 1), 1, 0)
@@ -73,8 +45,8 @@ func TestUnreadableStates(t *testing.T) {
 			if h, hosts := f.hosts[tpOf("a", 0)]; hosts {
 				t.Errorf("a broker was told of it: %+v", h)
 			}
-			if !log.has(zkmeta.StatePath(tpOf("a", 0)), strings.ReplaceAll(c.why, `\\\`, `\`), `"level":"error"`) {
-				t.Errorf("not told: %s\n%s", c.why, log.b.String())
+			if !log.Has(zkmeta.StatePath(tpOf("a", 0)), strings.ReplaceAll(c.why, `\\\`, `\`), `"level":"error"`) {
+				t.Errorf("not told: %s\n%s", c.why, log.String())
 			}
 		})
 	}
@@ -152,7 +124,7 @@ func TestFinalizedFeature(t *testing.T) {
 	m := ensemble(t)
 	f1, f2 := newFake(t, m, 1), newFake(t, m, 2)
 	s, ctx := f1.session(), context.Background()
-	var log journal
+	var log journal.Journal
 	_, c := contender(t, f1, func(o *Options) { o.Logger = zerolog.New(&log) })
 	c.await(t, "true 1")
 	f1.awaitLive(1, 2)
@@ -172,7 +144,7 @@ func TestFinalizedFeature(t *testing.T) {
 	must(t, err)
 	f1.awaitLive(1)
 	f1.awaitLeader(tpOf("a", 0), 1, 1)
-	if !log.has(zkmeta.BrokerPath(2), "does not support level 2 of feature") {
+	if !log.Has(zkmeta.BrokerPath(2), "does not support level 2 of feature") {
 		t.Error("not told why broker 2 is ignored")
 	}
 	f.Finalized = nil
@@ -192,15 +164,15 @@ func TestLastLeaderEpoch(t *testing.T) {
 	const last, before = `{"controller_epoch":1,"leader":9,"version":1,"leader_epoch":2147483647,"isr":[9,1]}`, `{"controller_epoch":1,"leader":9,"version":1,"leader_epoch":2147483646,"isr":[9,1]}`
 	must(t, zkmeta.CreateWithParents(ctx, s, zkmeta.StatePath(tpOf("a", 0)), []byte(last)))
 	must(t, zkmeta.CreateWithParents(ctx, s, zkmeta.StatePath(tpOf("a", 1)), []byte(before)))
-	var log journal
+	var log journal.Journal
 	_, terms := contender(t, f, func(o *Options) { o.Logger = zerolog.New(&log) })
 	terms.await(t, "true 1")
 	f.awaitLeader(tpOf("a", 1), 1, 2147483647)
 	if data, st, err := s.Get(ctx, zkmeta.StatePath(tpOf("a", 0)), false); err != nil || string(data) != last || st.Version != 0 {
 		t.Errorf("it is now %s at version %d, %v", data, st.Version, err)
 	}
-	if !log.has(`"level":"error"`, `"partition":"a-0"`, "the leader epoch is the highest there is") {
-		t.Errorf("not told:\n%s", log.b.String())
+	if !log.Has(`"level":"error"`, `"partition":"a-0"`, "the leader epoch is the highest there is") {
+		t.Errorf("not told:\n%s", log.String())
 	}
 }
 
