@@ -60,7 +60,7 @@ var rules = map[string]rule{
 
 	"internal/archtest":   {},
 	"internal/clock":      {},
-	"internal/journal":   {},
+	"internal/journal":    {},
 	"internal/delay":      {imports: []string{"internal/clock"}},
 	"internal/invariants": {},
 	"internal/keystore":   {},
