@@ -127,6 +127,13 @@ func (r *registration) register(ctx context.Context) (zkmeta.Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Its end is watched: a process that another broker took for dead is told so.
+	if _, there, err := s.Exists(ctx, zkmeta.BrokerPath(b.id), true); err != nil || !there {
+		if err == nil || transient(err) {
+			return r.register(ctx)
+		}
+		return nil, err
+	}
 	b.epoch.Store(int64(epoch))
 	r.standing.Store(s.Generation())
 	b.logs.SetBrokerEpoch(epoch)
@@ -220,6 +227,8 @@ func (r *registration) keep(generation uint64) {
 			}
 		case e.Path == zkmeta.FeaturePath:
 			err = r.featuresChanged()
+		case e.Path == zkmeta.BrokerPath(r.b.id) && e.Generation == generation:
+			err = r.ownChanged()
 		case strings.HasPrefix(e.Path, zkmeta.BrokerIDsPath):
 			err = r.brokersChanged()
 		}
@@ -228,6 +237,26 @@ func (r *registration) keep(generation uint64) {
 			return
 		}
 	}
+}
+
+// ownChanged registers again where the registration is gone though its session
+// lives: another broker found nobody at this one's endpoint, or somebody deleted
+// the znode. It means what the end of a session does.
+func (r *registration) ownChanged() error {
+	s, err := r.b.store.Session()
+	if err != nil {
+		return err
+	}
+	st, there, err := s.Exists(r.ctx, zkmeta.BrokerPath(r.b.id), true)
+	if err != nil || there && st.EphemeralOwner == s.ID() {
+		return err
+	}
+	r.b.o.Logger.Warn().Msg("this broker's registration was taken out of ZooKeeper; registering again")
+	if h := r.b.host.Load(); h != nil && fenceAfter(r.b.static) > 0 {
+		h.SessionEnded()
+	}
+	_, err = r.register(r.ctx)
+	return err
 }
 
 // featuresChanged looks at the features in the session that there is; the next

@@ -23,6 +23,7 @@ type replication struct {
 	link     *controllerLink
 	fetchers *fetcher.Set
 	isr      *isr.Sender
+	gone     *departures
 	cancel   context.CancelFunc
 	done     chan struct{}
 }
@@ -39,7 +40,10 @@ func (b *Broker) newReplication() *replication {
 	}
 	p := &peers{cache: b.cache, listener: c.InterBrokerListener, control: control,
 		client: client.Options{ClientID: strconv.Itoa(int(b.id)), RequestTimeout: c.ControllerSocketTimeout, Clock: b.o.Clock}}
-	r := &replication{link: &controllerLink{peers: p}, done: make(chan struct{})}
+	if c.DeadBrokerDetection != "off" {
+		p.gone = newDepartures(b.store, c.InterBrokerListener, b.o.Logger)
+	}
+	r := &replication{gone: p.gone, link: &controllerLink{peers: p}, done: make(chan struct{})}
 	epoch := func() cluster.BrokerEpoch { return cluster.BrokerEpoch(b.epoch.Load()) }
 	r.fetchers = fetcher.New(fetcher.Options{Self: b.id, BrokerEpoch: epoch, Fetchers: int(c.ReplicaFetchers),
 		Dial: func(ctx context.Context, id cluster.BrokerID, clientID string) (*client.Conn, error) {
@@ -75,6 +79,9 @@ func (r *replication) close() {
 	r.fetchers.Close()
 	r.isr.Close()
 	r.link.close()
+	if r.gone != nil {
+		r.gone.close()
+	}
 }
 
 // allocateProducerIDs asks the controller for a block of producer ids.

@@ -116,6 +116,7 @@ type Broker struct {
 	ReplicationQuotaWindows      int32         // replication.quota.window.num
 	ReplicationQuotaWindow       time.Duration // replication.quota.window.size.seconds
 	ZooKeeperFencing             string        // kbroker.zookeeper.fencing
+	DeadBrokerDetection          string        // kbroker.dead.broker.detection
 	LeaderRebalance              bool          // auto.leader.rebalance.enable
 	LeaderRebalanceEvery         time.Duration // leader.imbalance.check.interval.seconds
 	LeaderRebalancePercentage    int32         // leader.imbalance.per.broker.percentage
@@ -257,6 +258,7 @@ func (b *Broker) bindings() []binding {
 		{"replication.quota.window.num", &b.ReplicationQuotaWindows},
 		{"replication.quota.window.size.seconds", &b.ReplicationQuotaWindow},
 		{"kbroker.zookeeper.fencing", &b.ZooKeeperFencing},
+		{"kbroker.dead.broker.detection", &b.DeadBrokerDetection},
 		{"auto.leader.rebalance.enable", &b.LeaderRebalance},
 		{"leader.imbalance.check.interval.seconds", &b.LeaderRebalanceEvery},
 		{"leader.imbalance.per.broker.percentage", &b.LeaderRebalancePercentage},

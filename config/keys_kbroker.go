@@ -11,6 +11,7 @@ var ownKeys = []row{
 	{"kbroker.http.listener", String, "", hostPort(), ReadOnly, Low, acts, "HOST:PORT for health, metrics and the console, an empty host being loopback; none when empty."},
 	{"kbroker.controller.eligible", Boolean, "true", nil, ReadOnly, Low, acts, "Whether this broker may become the controller."},
 	{"kbroker.zookeeper.fencing", String, "auto", oneOf("auto", "off"), ReadOnly, Low, acts, "Stops serving as leader when the ZooKeeper session may have ended: auto, or off as in Kafka."},
+	{"kbroker.dead.broker.detection", String, "auto", oneOf("auto", "off"), ReadOnly, Low, acts, "Takes a kbroker out of ZooKeeper whose process has gone (its endpoint refuses connections) instead of waiting until its session ends: auto, or off as in Kafka."},
 	{"kbroker.zookeeper.digest", Password, null, nil, ReadOnly, Low, acts, "USER:PASSWORD to present to ZooKeeper by its digest scheme; znodes made with zookeeper.set.acl belong to that user."},
 	{"kbroker.max.open.files", Int, "0", atLeast(0), ReadOnly, Low, acts, "Log files held open at a time; 0 takes a share of the process's limit."},
 }

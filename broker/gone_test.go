@@ -1,0 +1,221 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/kbroker/kbroker/cluster"
+	"github.com/kbroker/kbroker/config"
+	"github.com/kbroker/kbroker/partition"
+	"github.com/kbroker/kbroker/zkmeta"
+	"github.com/kbroker/kbroker/zkmeta/embedded"
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Who is taken out of ZooKeeper when its endpoint refuses connections, and who not.
+func TestDepartures(t *testing.T) {
+	type world struct {
+		kafka, listens, elsewhere, unreached, own bool
+		controller                                bool
+	}
+	cases := map[string]struct {
+		world      world
+		taken      bool
+		controller bool // whose znode goes, too
+	}{
+		"a kbroker that was reached":              {taken: true},
+		"the controller":                          {world: world{controller: true}, taken: true, controller: true},
+		"one that was never reached":              {world: world{unreached: true}},
+		"one of Apache Kafka, which would not notice": {world: world{kafka: true, controller: true}},
+		"one that listens again":                  {world: world{listens: true}},
+		"one that moved":                          {world: world{elsewhere: true}},
+		"this broker itself":                      {world: world{own: true}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			addr, port := l.Addr().String(), int32(l.Addr().(*net.TCPAddr).Port)
+			defer l.Close()
+			_, refused := net.Dial("tcp", unused(t))
+			mem := embedded.NewMemory(embedded.Options{})
+			store := mem.Connect()
+			defer store.Close()
+			other := mem.Connect()
+			defer other.Close()
+			if c.world.own {
+				other = store
+			}
+			s, err := other.Wait(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := zkmeta.EnsurePersistentPaths(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+			if c.world.elsewhere {
+				port++
+			}
+			reg := zkmeta.NewBrokerRegistration([]zkmeta.Endpoint{{Listener: "INTERNAL", Protocol: "PLAINTEXT", Host: "127.0.0.1", Port: port}}, "", 1)
+			if !c.world.kafka {
+				reg.MarkKbroker()
+			}
+			if _, err := s.Multi(t.Context(), zkmeta.Register(7, reg)...); err != nil {
+				t.Fatal(err)
+			}
+			epoch, version, err := zkmeta.GetOrCreateControllerEpoch(t.Context(), s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			elected := s
+			if !c.world.controller {
+				third := mem.Connect()
+				defer third.Close()
+				if elected, err = third.Wait(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := elected.Multi(t.Context(), zkmeta.Elect(zkmeta.Controller{BrokerID: 7, KRaftControllerEpoch: zkmeta.NoKRaftController}, epoch+1, version)...); err != nil {
+				t.Fatal(err)
+			}
+			if !c.world.listens {
+				l.Close()
+			}
+
+			d := newDepartures(store, "INTERNAL", zerolog.Nop())
+			defer d.close()
+			if !c.world.unreached {
+				d.dialed(7, addr, nil)
+			}
+			d.dialed(7, addr, errors.New("no route")) // says nothing of the process
+			d.wg.Wait()
+			if _, _, found, _ := zkmeta.GetBroker(t.Context(), s, 7, false); !found {
+				t.Fatal("taken out without a refused connection")
+			}
+			d.dialed(7, addr, refused)
+			d.wg.Wait()
+			_, _, found, err := zkmeta.GetBroker(t.Context(), s, 7, false)
+			if err != nil || found == c.taken {
+				t.Errorf("the registration stands: %v (%v), want %v", found, err, !c.taken)
+			}
+			_, _, found, err = zkmeta.GetController(t.Context(), s, false)
+			if err != nil || found == c.controller {
+				t.Errorf("the controller's znode stands: %v (%v), want %v", found, err, !c.controller)
+			}
+		})
+	}
+}
+
+// unused is an address at which nobody listens.
+func unused(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func registered(t *testing.T, c *testCluster, id cluster.BrokerID) (cluster.BrokerEpoch, bool) {
+	t.Helper()
+	s, err := c.mem.Connect().Wait(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, st, found, err := zkmeta.GetBroker(t.Context(), s, id, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cluster.BrokerEpoch(st.Czxid), found
+}
+
+// A leader whose endpoint is gone loses its leadership although its session lives,
+// and one that was the controller that, too. As its process lives it registers
+// again, once: nobody reaches it, so that nobody takes it out a second time.
+func TestLeaderWithoutEndpointIsTakenOut(t *testing.T) {
+	c := newCluster(t, 3, config.Values{"default.replication.factor": "3", "min.insync.replicas": "2"})
+	cl := c.client()
+	tp, old := cluster.TopicPartition{Topic: "t"}, c.brokers[1].cache.Controller()
+	createLed(t, c, cl, "t", old)
+	produce(t, cl, "t", 0, 0, 50)
+	before, _ := registered(t, c, old)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	c.brokers[old].server.Close(ctx)
+	c.await("another is the controller, and another the leader", func() bool {
+		for id, b := range c.brokers {
+			if s, ok := c.status(id, tp); id != old && (b.cache.Controller() == old || !ok || s.Leader == old) {
+				return false
+			}
+		}
+		return true
+	})
+	c.await("who lives registers again", func() bool {
+		now, there := registered(t, c, old)
+		return there && now > before && c.brokers[old].epoch.Load() == int64(now)
+	})
+	again, _ := registered(t, c, old)
+	produce(t, cl, "t", 0, 50, 100)
+	if got := consume(t, c.client(), "t", 0, 100); len(got) != 100 || got[99] != "99" {
+		t.Errorf("reads %d records, want 100", len(got))
+	}
+	if now, there := registered(t, c, old); !there || now != again {
+		t.Errorf("the registration is %d (%v), want %d: nobody reached it meanwhile", now, there, again)
+	}
+}
+
+// createLed creates a topic of one partition whose leader is the given broker.
+func createLed(t *testing.T, c *testCluster, cl *kgo.Client, topic string, leader cluster.BrokerID) {
+	t.Helper()
+	replicas := []int32{int32(leader)}
+	for id := range c.brokers {
+		if id != leader {
+			replicas = append(replicas, int32(id))
+		}
+	}
+	req := kmsg.NewPtrCreateTopicsRequest()
+	topicReq := kmsg.NewCreateTopicsRequestTopic()
+	topicReq.Topic, topicReq.NumPartitions, topicReq.ReplicationFactor = topic, -1, -1
+	topicReq.ReplicaAssignment = []kmsg.CreateTopicsRequestTopicReplicaAssignment{{Replicas: replicas}}
+	req.Topics = append(req.Topics, topicReq)
+	resp, err := req.RequestWith(t.Context(), cl)
+	if err != nil || resp.Topics[0].ErrorCode != 0 {
+		t.Fatalf("creating %s: %v, %+v", topic, err, resp)
+	}
+	c.await("all follow "+strconv.Itoa(int(leader)), func() bool {
+		s, ok := c.status(leader, cluster.TopicPartition{Topic: topic})
+		return ok && s.Role == partition.Leader && len(s.ISR) == len(replicas)
+	})
+}
+
+// A registration that somebody deletes is made again within the session that lives.
+func TestDeletedRegistrationComesBack(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	before, _ := registered(t, c, 1)
+	s, err := c.mem.Connect().Wait(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, err := s.Multi(t.Context(), zkmeta.Delete(zkmeta.BrokerPath(1), cluster.AnyZKVersion)); err != nil {
+			t.Fatal(err)
+		}
+		c.await("the broker is registered again", func() bool {
+			now, there := registered(t, c, 1)
+			return there && now > before && c.brokers[1].epoch.Load() == int64(now)
+		})
+		before, _ = registered(t, c, 1)
+	}
+	cl := c.client()
+	c.createTopic(cl, "t", 1, 1, nil)
+	produce(t, cl, "t", 0, 0, 3)
+}
