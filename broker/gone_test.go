@@ -29,13 +29,13 @@ func TestDepartures(t *testing.T) {
 		taken      bool
 		controller bool // whose znode goes, too
 	}{
-		"a kbroker that was reached":              {taken: true},
-		"the controller":                          {world: world{controller: true}, taken: true, controller: true},
-		"one that was never reached":              {world: world{unreached: true}},
+		"a kbroker that was reached":                  {taken: true},
+		"the controller":                              {world: world{controller: true}, taken: true, controller: true},
+		"one that was never reached":                  {world: world{unreached: true}},
 		"one of Apache Kafka, which would not notice": {world: world{kafka: true, controller: true}},
-		"one that listens again":                  {world: world{listens: true}},
-		"one that moved":                          {world: world{elsewhere: true}},
-		"this broker itself":                      {world: world{own: true}},
+		"one that listens again":                      {world: world{listens: true}},
+		"one that moved":                              {world: world{elsewhere: true}},
+		"this broker itself":                          {world: world{own: true}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
