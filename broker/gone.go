@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -133,8 +134,22 @@ func passing(err error) error {
 	return err
 }
 
-// refuses reports whether nobody listens at an address.
+// refuses reports whether nobody listens at an address, whichever of its host's
+// addresses is tried: a name may have one that always refuses and one that cannot
+// be reached now.
 func refuses(ctx context.Context, addr string) bool {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	hosts, err := net.DefaultResolver.LookupHost(ctx, host)
+	if err != nil {
+		return false
+	}
+	return !slices.ContainsFunc(hosts, func(h string) bool { return !refusesAt(ctx, net.JoinHostPort(h, port)) })
+}
+
+func refusesAt(ctx context.Context, addr string) bool {
 	c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", addr)
 	if err == nil {
 		_ = c.Close()

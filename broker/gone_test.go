@@ -219,3 +219,24 @@ func TestDeletedRegistrationComesBack(t *testing.T) {
 	c.createTopic(cl, "t", 1, 1, nil)
 	produce(t, cl, "t", 0, 0, 3)
 }
+
+// Of a host with several addresses each has to refuse.
+func TestRefuses(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	if refuses(t.Context(), net.JoinHostPort("localhost", port)) {
+		t.Error("localhost refuses where one of its addresses listens")
+	}
+	l.Close()
+	if !refuses(t.Context(), net.JoinHostPort("localhost", port)) {
+		t.Error("localhost does not refuse where nobody listens")
+	}
+	for _, addr := range []string{"127.0.0.1", "127.0.0.1:99999", "host.invalid:1", ""} {
+		if refuses(t.Context(), addr) {
+			t.Errorf("%q refuses: nothing was learnt there", addr)
+		}
+	}
+}
