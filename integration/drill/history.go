@@ -34,6 +34,15 @@ type writer struct {
 	id   int32
 	only int // the only partition that it writes, -1 for all
 	acks [][]int64
+
+	retired bool // it has ended: it is not waited for
+}
+
+// retire ends the waiting for a writer.
+func (h *history) retire(w *writer) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w.retired = true
 }
 
 func (h *history) newWriter(name string, only int) *writer {
@@ -233,7 +242,7 @@ func (h *history) since(m mark, excused ...string) error {
 	defer h.mu.Unlock()
 	for i, w := range h.writers[:len(m)] {
 		for p := range h.partitions {
-			if w.only >= 0 && w.only != p || slices.Contains(excused, w.name) {
+			if w.retired || w.only >= 0 && w.only != p || slices.Contains(excused, w.name) {
 				continue
 			}
 			if !slices.ContainsFunc(w.acks[p][m[i][p]:], func(o int64) bool { return o >= 0 }) {

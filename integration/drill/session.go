@@ -23,6 +23,7 @@ type session struct {
 	records int // that were acked and checked
 	read    int
 	results []result
+	renewed int // how often kcat was started anew
 	broken  bool
 }
 
@@ -174,6 +175,9 @@ func (s *session) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if s.l != nil {
+		s.renewed += s.l.renewed
+	}
 	s.l = l
 	if err := l.flows(ctx, time.Minute); err != nil {
 		l.end(0)
@@ -267,6 +271,12 @@ func (s *session) table() {
 		}
 		runs, violations = runs+len(gaps), violations+n
 		fmt.Printf("| %s | %d | %d | %s |\n", d.name, len(gaps), n, strings.Join([]string{median(gaps), highest(gaps), median(heals), highest(heals)}, " | "))
+	}
+	if s.l != nil {
+		s.renewed += s.l.renewed
+	}
+	if s.renewed > 0 {
+		fmt.Printf("\nkcat's producer stood still and was started anew %d times\n", s.renewed)
 	}
 	fmt.Printf("\n%s: %d runs, %d violations; %d records acked and %d read along in finished rounds; seed %d, brokers %s\n",
 		time.Since(s.began).Round(time.Second), runs, violations, s.records, s.read, s.o.seed, strings.Join(s.o.kinds, " "))
