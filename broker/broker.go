@@ -71,6 +71,7 @@ type Broker struct {
 	loop     atomic.Pointer[loop.Loop]
 	metrics  *metric.Registry
 	keeper   *registration
+	vigil    *vigil // nil: off
 	session  *sessionWatch
 	console  *console.Server // nil: none
 
@@ -352,6 +353,9 @@ func (b *Broker) contend(context.Context) error {
 		return err
 	}
 	b.loop.Store(l)
+	if c.DeadBrokerDetection != "off" {
+		b.vigil = startVigil(b.id, b.cache, b.store, c.InterBrokerListener, b.o.Clock, b.o.Logger)
+	}
 	b.registerGauges()
 	return nil
 }
@@ -453,6 +457,9 @@ func (b *Broker) stop() error {
 	b.state.Store(shuttingDown)
 	if l := b.loop.Load(); l != nil {
 		l.Close()
+	}
+	if b.vigil != nil {
+		b.vigil.close()
 	}
 	if b.keeper != nil {
 		b.keeper.close()

@@ -11,81 +11,146 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/kbroker/kbroker/broker/metadata"
 	"github.com/kbroker/kbroker/cluster"
+	"github.com/kbroker/kbroker/internal/clock"
 	"github.com/kbroker/kbroker/zkmeta"
 	"github.com/rs/zerolog"
 )
 
-// departures takes brokers out of ZooKeeper whose process has ended, at once
-// instead of when their session does: a connection to it stood, and now its
-// endpoint refuses connections, which the kernel does for a process that is not
-// there. Everybody else sees what the end of a session shows, only sooner; one that
-// lives all the same registers again, as after the end of its session
-// (docs/adr/0019). It is done to kbrokers only: one of Apache Kafka would not
-// notice.
-type departures struct {
+// vigil takes brokers out of ZooKeeper whose process has ended, at once instead of
+// when their session does. It keeps a connection to each other broker that nothing
+// is sent along. When that ends and the endpoint refuses another, the kernel says
+// that there is no process. Everybody else sees what the end of a session shows,
+// only sooner; one that lives all the same registers again, as after the end of its
+// session (docs/adr/0019). It is done to kbrokers only: one of Apache Kafka would
+// not notice.
+type vigil struct {
+	self     cluster.BrokerID
+	cache    *metadata.Cache
 	store    zkmeta.Store
 	listener string // inter.broker.listener.name
+	clock    clock.Clock
 	log      zerolog.Logger
 	ctx      context.Context
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup
-
-	mu      sync.Mutex
-	reached map[cluster.BrokerID]string // where a connection was made, and nobody was taken out since; guarded by mu
-	looking map[cluster.BrokerID]bool   // guarded by mu
 }
 
-func newDepartures(store zkmeta.Store, listener string, log zerolog.Logger) *departures {
-	d := &departures{store: store, listener: listener, log: log, reached: map[cluster.BrokerID]string{}, looking: map[cluster.BrokerID]bool{}}
-	d.ctx, d.cancel = context.WithCancel(context.Background())
-	return d
+// startVigil begins to watch the brokers that the cache names, as it changes.
+func startVigil(self cluster.BrokerID, cache *metadata.Cache, store zkmeta.Store, listener string, clk clock.Clock, log zerolog.Logger) *vigil {
+	v := &vigil{self: self, cache: cache, store: store, listener: listener, clock: clk, log: log}
+	v.ctx, v.cancel = context.WithCancel(context.Background())
+	v.wg.Go(v.run)
+	return v
 }
 
-func (d *departures) close() {
-	d.cancel()
-	d.wg.Wait()
+func (v *vigil) close() {
+	v.cancel()
+	v.wg.Wait()
 }
 
-// dialed takes what became of an attempt to connect to a broker. nil departures
-// are those that are turned off.
-func (d *departures) dialed(id cluster.BrokerID, addr string, err error) {
-	if d == nil {
-		return
+// watched is a broker that is watched where it listens.
+type watched struct {
+	addr string
+	stop context.CancelFunc
+}
+
+func (v *vigil) run() {
+	at := map[cluster.BrokerID]watched{}
+	for {
+		changed := v.cache.Changed()
+		live := v.peers()
+		for id, w := range at {
+			if live[id] != w.addr {
+				w.stop()
+				delete(at, id)
+			}
+		}
+		for id, addr := range live {
+			if _, there := at[id]; there {
+				continue
+			}
+			ctx, stop := context.WithCancel(v.ctx)
+			at[id] = watched{addr, stop}
+			v.wg.Go(func() { v.watch(ctx, id, addr) })
+		}
+		select {
+		case <-changed:
+		case <-v.ctx.Done():
+			for _, w := range at {
+				w.stop()
+			}
+			return
+		}
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	switch {
-	case err == nil:
-		d.reached[id] = addr
-	case errors.Is(err, syscall.ECONNREFUSED) && d.reached[id] == addr && !d.looking[id] && d.ctx.Err() == nil:
-		d.looking[id] = true
-		d.wg.Go(func() { d.look(id, addr) })
+}
+
+// peers are the other live brokers and where they listen.
+func (v *vigil) peers() map[cluster.BrokerID]string {
+	live := map[cluster.BrokerID]string{}
+	for _, b := range v.cache.Brokers() {
+		if e, ok := b.Endpoint(v.listener); ok && b.ID != v.self {
+			live[b.ID] = net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port)))
+		}
+	}
+	return live
+}
+
+// vigilRest is the pause before a connection where the last one failed, or the last
+// two did not stand for as long.
+const vigilRest = time.Second
+
+func (v *vigil) watch(ctx context.Context, id cluster.BrokerID, addr string) {
+	reached := false // since it was last taken out: nobody is twice who is not reached
+	short := false   // the last connection did not stand for long
+	for ctx.Err() == nil {
+		began := v.clock.Now()
+		c, err := (&net.Dialer{Timeout: connectTimeout}).DialContext(ctx, "tcp", addr)
+		switch {
+		case err == nil:
+			untilEnd(ctx, c)
+			before := short
+			reached, short = true, v.clock.Now().Sub(began) < vigilRest
+			if !before || !short {
+				continue
+			}
+		case reached && errors.Is(err, syscall.ECONNREFUSED):
+			reached = !v.look(ctx, id, addr)
+		}
+		pause(ctx, v.clock, vigilRest)
+	}
+}
+
+// untilEnd waits until the other side ends a connection, and closes it.
+func untilEnd(ctx context.Context, c net.Conn) {
+	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+	defer c.Close()
+	var one [1]byte
+	for {
+		if _, err := c.Read(one[:]); err != nil {
+			return
+		}
 	}
 }
 
 // lookTimeout bounds a look as a whole.
 const lookTimeout = 5 * time.Second
 
-func (d *departures) look(id cluster.BrokerID, addr string) {
-	ctx, cancel := context.WithTimeout(d.ctx, lookTimeout)
+// look reports whether there is nothing left to do about a broker that refuses
+// connections.
+func (v *vigil) look(ctx context.Context, id cluster.BrokerID, addr string) (settled bool) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	settled, err := d.takeOut(ctx, id, addr)
-	if err != nil && d.ctx.Err() == nil {
-		d.log.Warn().Err(err).Int32("peer", int32(id)).Msg("a broker whose process has gone was not taken out of ZooKeeper; it is when its session ends")
+	settled, err := v.takeOut(ctx, id, addr)
+	if err != nil && v.ctx.Err() == nil {
+		v.log.Warn().Err(err).Int32("peer", int32(id)).Msg("a broker whose process has gone was not taken out of ZooKeeper; it is when its session ends")
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.looking, id)
-	if settled && d.reached[id] == addr {
-		delete(d.reached, id)
-	}
+	return settled
 }
 
-// takeOut reports whether there is nothing left to do: the next refused connection
-// looks again otherwise.
-func (d *departures) takeOut(ctx context.Context, id cluster.BrokerID, addr string) (settled bool, err error) {
-	s, err := d.store.Session()
+func (v *vigil) takeOut(ctx context.Context, id cluster.BrokerID, addr string) (settled bool, err error) {
+	s, err := v.store.Session()
 	if err != nil {
 		return false, nil // without ZooKeeper there is nobody to tell
 	}
@@ -98,7 +163,7 @@ func (d *departures) takeOut(ctx context.Context, id cluster.BrokerID, addr stri
 	case !found || !reg.Kbroker() || s.Owned(st.EphemeralOwner):
 		return true, nil
 	}
-	if e, ok := reg.Endpoint(d.listener); !ok || net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port))) != addr {
+	if e, ok := reg.Endpoint(v.listener); !ok || net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port))) != addr {
 		return true, nil // it is elsewhere by now
 	}
 	// Asked again after the registration was read: that of a process which begins to
@@ -121,8 +186,8 @@ func (d *departures) takeOut(ctx context.Context, id cluster.BrokerID, addr stri
 	case err != nil:
 		return !transient(err), passing(err)
 	}
-	d.log.Warn().Int32("peer", int32(id)).Str("addr", addr).Bool("controller", len(ops) > 1).Str("session", fmt.Sprintf("%#x", st.EphemeralOwner)).
-		Msg("a broker's process has gone: its endpoint refuses connections; it is taken out of ZooKeeper before its session ends")
+	v.log.Info().Int32("peer", int32(id)).Str("addr", addr).Bool("controller", len(ops) > 1).Str("session", fmt.Sprintf("%#x", st.EphemeralOwner)).
+		Msg("nobody listens any more at a broker's endpoint; it is taken out of ZooKeeper before its session ends")
 	return true, nil
 }
 

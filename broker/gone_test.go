@@ -2,14 +2,16 @@ package broker
 
 import (
 	"context"
-	"errors"
 	"net"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/kbroker/kbroker/broker/metadata"
 	"github.com/kbroker/kbroker/cluster"
 	"github.com/kbroker/kbroker/config"
+	"github.com/kbroker/kbroker/internal/clock"
 	"github.com/kbroker/kbroker/partition"
 	"github.com/kbroker/kbroker/zkmeta"
 	"github.com/kbroker/kbroker/zkmeta/embedded"
@@ -18,11 +20,28 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
+// restClock runs what is put off at once, as often as it is let.
+type restClock struct {
+	*clock.Manual
+	rests chan struct{}
+}
+
+func (c *restClock) AfterFunc(_ time.Duration, f func()) func() bool {
+	stop := make(chan struct{})
+	go func() {
+		select {
+		case c.rests <- struct{}{}:
+			f()
+		case <-stop:
+		}
+	}()
+	return sync.OnceValue(func() bool { close(stop); return true })
+}
+
 // Who is taken out of ZooKeeper when its endpoint refuses connections, and who not.
-func TestDepartures(t *testing.T) {
+func TestVigil(t *testing.T) {
 	type world struct {
-		kafka, listens, elsewhere, unreached, own bool
-		controller                                bool
+		kafka, elsewhere, unreached, controller bool
 	}
 	cases := map[string]struct {
 		world      world
@@ -33,9 +52,7 @@ func TestDepartures(t *testing.T) {
 		"the controller":                              {world: world{controller: true}, taken: true, controller: true},
 		"one that was never reached":                  {world: world{unreached: true}},
 		"one of Apache Kafka, which would not notice": {world: world{kafka: true, controller: true}},
-		"one that listens again":                      {world: world{listens: true}},
-		"one that moved":                              {world: world{elsewhere: true}},
-		"this broker itself":                          {world: world{own: true}},
+		"one that registered elsewhere meanwhile":     {world: world{elsewhere: true}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -43,17 +60,10 @@ func TestDepartures(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			addr, port := l.Addr().String(), int32(l.Addr().(*net.TCPAddr).Port)
 			defer l.Close()
-			_, refused := net.Dial("tcp", unused(t))
+			addr, port := l.Addr().String(), int32(l.Addr().(*net.TCPAddr).Port)
 			mem := embedded.NewMemory(embedded.Options{})
-			store := mem.Connect()
-			defer store.Close()
-			other := mem.Connect()
-			defer other.Close()
-			if c.world.own {
-				other = store
-			}
+			store, other, third := mem.Connect(), mem.Connect(), mem.Connect()
 			s, err := other.Wait(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -62,7 +72,7 @@ func TestDepartures(t *testing.T) {
 				t.Fatal(err)
 			}
 			if c.world.elsewhere {
-				port++
+				port--
 			}
 			reg := zkmeta.NewBrokerRegistration([]zkmeta.Endpoint{{Listener: "INTERNAL", Protocol: "PLAINTEXT", Host: "127.0.0.1", Port: port}}, "", 1)
 			if !c.world.kafka {
@@ -77,8 +87,6 @@ func TestDepartures(t *testing.T) {
 			}
 			elected := s
 			if !c.world.controller {
-				third := mem.Connect()
-				defer third.Close()
 				if elected, err = third.Wait(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -86,25 +94,39 @@ func TestDepartures(t *testing.T) {
 			if _, err := elected.Multi(t.Context(), zkmeta.Elect(zkmeta.Controller{BrokerID: 7, KRaftControllerEpoch: zkmeta.NoKRaftController}, epoch+1, version)...); err != nil {
 				t.Fatal(err)
 			}
-			if !c.world.listens {
+
+			if c.world.unreached {
 				l.Close()
 			}
-
-			d := newDepartures(store, "INTERNAL", zerolog.Nop())
-			defer d.close()
+			rest := &restClock{Manual: clock.NewManual(time.Unix(1, 0)), rests: make(chan struct{})}
+			cache := metadata.New()
+			cache.Apply(metadata.Update{Brokers: []metadata.Broker{
+				{ID: 1, Endpoints: []metadata.Endpoint{{Listener: "INTERNAL", Host: "127.0.0.1", Port: 1}}}, // itself
+				{ID: 7, Endpoints: []metadata.Endpoint{{Listener: "INTERNAL", Host: "127.0.0.1", Port: int32(l.Addr().(*net.TCPAddr).Port)}}}}})
+			v := startVigil(1, cache, store, "INTERNAL", rest, zerolog.Nop())
+			defer v.close()
 			if !c.world.unreached {
-				d.dialed(7, addr, nil)
+				conn, err := l.Accept()
+				if err != nil {
+					t.Fatal(err)
+				}
+				conn.Close() // an idle connection is ended, and made again at once
+				conn, err = l.Accept()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, _, found, err := zkmeta.GetBroker(t.Context(), s, 7, false); err != nil || !found {
+					t.Errorf("the registration stands: %v (%v), want true while connections are taken", found, err)
+				}
+				l.Close()
+				conn.Close()
+				<-rest.rests
 			}
-			d.dialed(7, addr, errors.New("no route")) // says nothing of the process
-			d.wg.Wait()
-			if _, _, found, _ := zkmeta.GetBroker(t.Context(), s, 7, false); !found {
-				t.Fatal("taken out without a refused connection")
-			}
-			d.dialed(7, addr, refused)
-			d.wg.Wait()
+			<-rest.rests // after a look, or a refused connection
+			<-rest.rests
 			_, _, found, err := zkmeta.GetBroker(t.Context(), s, 7, false)
 			if err != nil || found == c.taken {
-				t.Errorf("the registration stands: %v (%v), want %v", found, err, !c.taken)
+				t.Errorf("the registration at %s stands: %v (%v), want %v", addr, found, err, !c.taken)
 			}
 			_, _, found, err = zkmeta.GetController(t.Context(), s, false)
 			if err != nil || found == c.controller {
@@ -114,15 +136,40 @@ func TestDepartures(t *testing.T) {
 	}
 }
 
-// unused is an address at which nobody listens.
-func unused(t *testing.T) string {
-	t.Helper()
+// One that listens again between the two looks is left alone, and so is whatever
+// this process registered itself.
+func TestVigilTakesOutNobodyWhoAnswers(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	mem := embedded.NewMemory(embedded.Options{})
+	own, other := mem.Connect(), mem.Connect()
+	s, err := other.Wait(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := zkmeta.EnsurePersistentPaths(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	reg := zkmeta.NewBrokerRegistration([]zkmeta.Endpoint{{Listener: "INTERNAL", Protocol: "PLAINTEXT", Host: "127.0.0.1", Port: int32(l.Addr().(*net.TCPAddr).Port)}}, "", 1)
+	reg.MarkKbroker()
+	if _, err := s.Multi(t.Context(), zkmeta.Register(7, reg)...); err != nil {
+		t.Fatal(err)
+	}
+	wants := func(store zkmeta.Store, settled bool) {
+		t.Helper()
+		v := &vigil{store: store, listener: "INTERNAL", log: zerolog.Nop()}
+		if got, err := v.takeOut(t.Context(), 7, l.Addr().String()); err != nil || got != settled {
+			t.Errorf("settled %v (%v), want %v", got, err, settled)
+		}
+		if _, _, found, err := zkmeta.GetBroker(t.Context(), s, 7, false); err != nil || !found {
+			t.Errorf("the registration stands: %v (%v), want true", found, err)
+		}
+	}
+	wants(own, false) // it answers
+	l.Close()
+	wants(other, true) // its own
 }
 
 func registered(t *testing.T, c *testCluster, id cluster.BrokerID) (cluster.BrokerEpoch, bool) {

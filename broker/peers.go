@@ -27,7 +27,6 @@ type peers struct {
 	listener string // inter.broker.listener.name
 	control  string // control.plane.listener.name, else listener
 	client   client.Options
-	gone     *departures // nil: off
 }
 
 // connectTimeout bounds the wait for a connection to a broker that does not answer
@@ -51,12 +50,7 @@ func (p *peers) dial(ctx context.Context, id cluster.BrokerID, listener string, 
 		return nil, fmt.Errorf("broker %d has no listener %s", id, listener)
 	}
 	o.Dialer = (&net.Dialer{Timeout: connectTimeout}).DialContext
-	addr := net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port)))
-	conn, err := client.Dial(ctx, addr, o)
-	if listener == p.listener {
-		p.gone.dialed(id, addr, err)
-	}
-	return conn, err
+	return client.Dial(ctx, net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port))), o)
 }
 
 // controllerLink carries this broker's requests to whoever is the controller,

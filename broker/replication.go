@@ -23,7 +23,6 @@ type replication struct {
 	link     *controllerLink
 	fetchers *fetcher.Set
 	isr      *isr.Sender
-	gone     *departures
 	cancel   context.CancelFunc
 	done     chan struct{}
 }
@@ -40,10 +39,7 @@ func (b *Broker) newReplication() *replication {
 	}
 	p := &peers{cache: b.cache, listener: c.InterBrokerListener, control: control,
 		client: client.Options{ClientID: strconv.Itoa(int(b.id)), RequestTimeout: c.ControllerSocketTimeout, Clock: b.o.Clock}}
-	if c.DeadBrokerDetection != "off" {
-		p.gone = newDepartures(b.store, c.InterBrokerListener, b.o.Logger)
-	}
-	r := &replication{gone: p.gone, link: &controllerLink{peers: p}, done: make(chan struct{})}
+	r := &replication{link: &controllerLink{peers: p}, done: make(chan struct{})}
 	epoch := func() cluster.BrokerEpoch { return cluster.BrokerEpoch(b.epoch.Load()) }
 	r.fetchers = fetcher.New(fetcher.Options{Self: b.id, BrokerEpoch: epoch, Fetchers: int(c.ReplicaFetchers),
 		Dial: func(ctx context.Context, id cluster.BrokerID, clientID string) (*client.Conn, error) {
@@ -79,9 +75,6 @@ func (r *replication) close() {
 	r.fetchers.Close()
 	r.isr.Close()
 	r.link.close()
-	if r.gone != nil {
-		r.gone.close()
-	}
 }
 
 // allocateProducerIDs asks the controller for a block of producer ids.
