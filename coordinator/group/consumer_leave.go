@@ -24,7 +24,8 @@ func (s *Shard) leaveByHeartbeat(m *kmsg.ConsumerGroupHeartbeatRequest, response
 	}
 	if m.MemberEpoch == away {
 		next := *x
-		next.epoch, next.revoking = away, nil
+		next.epoch, next.revoking, next.since = away, nil, nil
+		next.since = next.stamped(0)
 		s.write(currentRecord(g.id, &next))
 	} else {
 		s.removeConsumers(g, x)
@@ -178,6 +179,9 @@ func (s *Shard) checkConsumerCommit(g *group, m *kmsg.OffsetCommitRequest) proto
 		return protocol.ErrUnknownMemberID
 	case x.classic == nil && m.Version < 9:
 		return protocol.ErrUnsupportedVersion
+	}
+	if x.classic == nil && m.Generation < x.epoch {
+		return s.mayCommitSince(x, m)
 	}
 	return x.inEpoch(m.Generation)
 }

@@ -39,8 +39,9 @@ type consumer struct {
 	// one may carry if the answer got lost. leaving or away otherwise.
 	epoch, previous int32
 	state           memberState
-	assigned        assign.Set // the member may use these
-	revoking        assign.Set // and is to give up these; disjoint from assigned
+	assigned        assign.Set  // the member may use these
+	revoking        assign.Set  // and is to give up these; disjoint from assigned
+	since           sinceEpochs // of what is in these two, and of nothing else
 }
 
 // classicMember is what is kept of one that speaks the classic protocol.

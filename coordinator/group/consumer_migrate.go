@@ -106,6 +106,7 @@ func (s *Shard) upgraded(c *consumers, from *classic, x *member) (*consumer, str
 	}
 	// What an assignor has given twice stays with the first.
 	m.assigned = assign.Of(parts).Filter(func(id cluster.TopicID, p int32) bool { return !c.taken(id, p) })
+	m.since = m.stamped(m.epoch)
 	return m, ""
 }
 

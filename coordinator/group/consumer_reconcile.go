@@ -47,12 +47,14 @@ func (m *consumer) step(epoch, targetEpoch int32, target assign.Set, taken func(
 	if surplus := m.assigned.Minus(target); len(surplus) > 0 && holds(owned, surplus) {
 		next := m.moved(epoch)
 		next.state, next.assigned, next.revoking = unrevoked, kept, surplus
+		next.since = next.stamped(epoch)
 		return next
 	}
 	wanted := target.Minus(kept)
 	free := wanted.Filter(func(id cluster.TopicID, p int32) bool { return !taken(id, p) })
 	next := m.moved(targetEpoch)
 	next.state, next.assigned, next.revoking = steady, kept.Or(free), nil
+	next.since = next.stamped(targetEpoch)
 	if free.Len() < wanted.Len() {
 		next.state = unreleased
 	}

@@ -142,14 +142,17 @@ func targetRecord(group, member string, set assign.Set) coordinator.Record {
 func currentRecord(group string, m *consumer) coordinator.Record {
 	b := appendInt32(appendInt32(v0(), m.epoch), m.previous)
 	b = append(b, byte(m.state))
-	b = appendSet(appendSet(b, m.assigned), m.revoking)
+	b = appendSetSince(appendSetSince(b, m.assigned, m.since), m.revoking, m.since)
 	return consumerKey{currentKey, group, m.id}.record(noTags(b))
 }
 
 func (m *consumer) readCurrent(r *reader) {
 	m.epoch, m.previous, m.state = r.int32(), r.int32(), memberState(r.int8())
-	m.assigned, m.revoking = r.set(), r.set()
+	m.since = sinceEpochs{}
+	m.assigned, m.revoking = r.setSince(m.since), r.setSince(m.since)
 	r.tags(true)
+	// Brokers before KIP-1251 have left the epochs out.
+	m.since = m.stamped(max(m.epoch, 0))
 }
 
 func regexRecord(group, regex string, x *resolved) coordinator.Record {

@@ -110,7 +110,7 @@ func TestConsumerRecordsReadBack(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"epoch", "epoch+hash", "member+least", "member+most", "targetepoch", "target", "target+empty", "current", "current+left", "regex"} {
+	for _, name := range []string{"epoch", "epoch+hash", "member+least", "member+most", "targetepoch", "target", "target+empty", "current+left", "regex"} {
 		s := New(testConfig(), 1)
 		apply(s, name)
 		var again coordinator.Record

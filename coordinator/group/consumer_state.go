@@ -126,7 +126,7 @@ func (c *consumers) setIdentity(id string, said *consumer) {
 	next.id = id
 	if old := c.members[id]; old != nil {
 		next.epoch, next.previous, next.state = old.epoch, old.previous, old.state
-		next.assigned, next.revoking = old.assigned, old.revoking
+		next.assigned, next.revoking, next.since = old.assigned, old.revoking, old.since
 	}
 	c.setMember(id, &next)
 }
@@ -138,7 +138,7 @@ func (c *consumers) setPlace(id string, said *consumer) {
 		next = *old
 	}
 	next.epoch, next.previous, next.state = said.epoch, said.previous, said.state
-	next.assigned, next.revoking = said.assigned, said.revoking
+	next.assigned, next.revoking, next.since = said.assigned, said.revoking, said.since
 	c.setMember(id, &next)
 }
 
@@ -298,7 +298,7 @@ func (g *group) dumpConsumer() string {
 	for _, m := range c.sorted() {
 		fmt.Fprintf(&b, "  member %s instance=%q rack=%q client=%q host=%q topics=%v regex=%q assignor=%q rebalance=%d classic=%+v\n",
 			m.id, m.instance, m.rack, m.clientID, m.clientHost, m.topics, m.regex, m.assignor, m.rebalanceMs, m.classic)
-		fmt.Fprintf(&b, "    epoch=%d previous=%d state=%d assigned=%v revoking=%v\n", m.epoch, m.previous, m.state, m.assigned, m.revoking)
+		fmt.Fprintf(&b, "    epoch=%d previous=%d state=%d assigned=%v revoking=%v since=%v\n", m.epoch, m.previous, m.state, m.assigned, m.revoking, m.since)
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.target)) {
 		fmt.Fprintf(&b, "  target %s %v\n", id, c.target[id])

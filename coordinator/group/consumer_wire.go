@@ -38,7 +38,9 @@ func appendInt32(dst []byte, n int32) []byte { return binary.BigEndian.AppendUin
 // noTags ends a structure without tagged fields.
 func noTags(dst []byte) []byte { return append(dst, 0) }
 
-func appendSet(dst []byte, set assign.Set) []byte {
+func appendSet(dst []byte, set assign.Set) []byte { return appendSetSince(dst, set, nil) }
+
+func appendSetSince(dst []byte, set assign.Set, since sinceEpochs) []byte {
 	dst = appendCompactLength(dst, len(set))
 	for _, tp := range set {
 		dst = append(dst, tp.Topic[:]...)
@@ -46,7 +48,7 @@ func appendSet(dst []byte, set assign.Set) []byte {
 		for _, p := range tp.Partitions {
 			dst = appendInt32(dst, p)
 		}
-		dst = noTags(dst)
+		dst = since.appendTo(dst, tp)
 	}
 	return dst
 }
@@ -87,7 +89,10 @@ func (r *reader) texts() []string {
 	return out
 }
 
-func (r *reader) set() assign.Set {
+func (r *reader) set() assign.Set { return r.setSince(sinceEpochs{}) }
+
+// setSince is set with the epochs that the record has of it.
+func (r *reader) setSince(since sinceEpochs) assign.Set {
 	var parts []assign.TopicPartitions
 	for n := r.count(18); n > 0 && !r.bad; n-- {
 		var tp assign.TopicPartitions
@@ -95,7 +100,11 @@ func (r *reader) set() assign.Set {
 		for m := r.count(4); m > 0; m-- {
 			tp.Partitions = append(tp.Partitions, r.int32())
 		}
-		r.tags(true)
+		r.tagged(func(tag int, f *reader) {
+			if tag == 0 {
+				since.read(f, tp)
+			}
+		})
 		parts = append(parts, tp)
 	}
 	if r.bad {
