@@ -12,11 +12,13 @@ import (
 
 // laterFields are in records of Kafka 4.4 and not in those of 4.0, as kbroker
 // writes them; nobody misses them in a log.
-var laterFields = regexp.MustCompile(`,"(assignmentTimestamp":\d+|assignmentEpochs":\[[0-9,]*\]|classicMemberMetadata":null)`)
+var laterFields = regexp.MustCompile(`,"(assignmentTimestamp":\d+|classicMemberMetadata":null)`)
 
 var (
 	topicIDs      = regexp.MustCompile(`"topicId":"[^"]*"`)
 	metadataHash  = regexp.MustCompile(`"metadataHash":-?\d+`)
+	anyNumber     = regexp.MustCompile(`\d+`)
+	sinceEpochs   = regexp.MustCompile(`"assignmentEpochs":\[[0-9,]*\]`)
 	recordsEpochs = regexp.MustCompile(`([eE]poch":)(\d+)`)
 )
 
@@ -26,6 +28,12 @@ func (x *consumerTalk) record(json string) {
 	json = topicIDs.ReplaceAllString(json, `"topicId":ID`)
 	json = metadataHash.ReplaceAllString(json, `"metadataHash":HASH`)
 	json = strings.ReplaceAll(json, `"subscribedTopicRegex":null`, `"subscribedTopicRegex":""`)
+	json = sinceEpochs.ReplaceAllStringFunc(json, func(s string) string {
+		return anyNumber.ReplaceAllStringFunc(s, func(digits string) string {
+			epoch, _ := strconv.Atoi(digits)
+			return x.epoch(int32(epoch))
+		})
+	})
 	x.say("%s", recordsEpochs.ReplaceAllStringFunc(json, func(s string) string {
 		name, digits, _ := strings.Cut(s, ":")
 		epoch, _ := strconv.Atoi(digits)
@@ -76,24 +84,24 @@ func TestConsumerGroupRecords(t *testing.T) {
 		`key: {"type":"3","data":{"groupId":"G"}} payload: {"version":"0","data":{"epoch":+0,"metadataHash":HASH}}`,
 		`key: {"type":"7","data":{"groupId":"G","memberId":"m1"}} payload: {"version":"0","data":{"topicPartitions":[{"topicId":ID,"partitions":[0,1,2,3]}]}}`,
 		`key: {"type":"6","data":{"groupId":"G"}} payload: {"version":"0","data":{"assignmentEpoch":+0}}`,
-		`key: {"type":"8","data":{"groupId":"G","memberId":"m1"}} payload: {"version":"0","data":{"memberEpoch":+0,"previousMemberEpoch":0,"state":0,"assignedPartitions":[{"topicId":ID,"partitions":[0,1,2,3]}],"partitionsPendingRevocation":[]}}`,
+		`key: {"type":"8","data":{"groupId":"G","memberId":"m1"}} payload: {"version":"0","data":{"memberEpoch":+0,"previousMemberEpoch":0,"state":0,"assignedPartitions":[{"topicId":ID,"partitions":[0,1,2,3],"assignmentEpochs":[+0,+0,+0,+0]}],"partitionsPendingRevocation":[]}}`,
 		`key: {"type":"5","data":{"groupId":"G","memberId":"m2"}} payload: {"version":"0","data":{"instanceId":"i2","rackId":null,"clientId":"integration","clientHost":"/127.0.0.1","subscribedTopicNames":["G.a"],"subscribedTopicRegex":"","rebalanceTimeoutMs":30000,"serverAssignor":null}}`,
 		`key: {"type":"3","data":{"groupId":"G"}} payload: {"version":"0","data":{"epoch":+1,"metadataHash":HASH}}`,
 		`key: {"type":"7","data":{"groupId":"G","memberId":"m1"}} payload: {"version":"0","data":{"topicPartitions":[{"topicId":ID,"partitions":[2,3]}]}}`,
 		`key: {"type":"7","data":{"groupId":"G","memberId":"m2"}} payload: {"version":"0","data":{"topicPartitions":[{"topicId":ID,"partitions":[0,1]}]}}`,
 		`key: {"type":"6","data":{"groupId":"G"}} payload: {"version":"0","data":{"assignmentEpoch":+1}}`,
 		`key: {"type":"8","data":{"groupId":"G","memberId":"m2"}} payload: {"version":"0","data":{"memberEpoch":+1,"previousMemberEpoch":0,"state":2,"assignedPartitions":[],"partitionsPendingRevocation":[]}}`,
-		`key: {"type":"8","data":{"groupId":"G","memberId":"m1"}} payload: {"version":"0","data":{"memberEpoch":+0,"previousMemberEpoch":+0,"state":1,"assignedPartitions":[{"topicId":ID,"partitions":[2,3]}],"partitionsPendingRevocation":[{"topicId":ID,"partitions":[0,1]}]}}`,
-		`key: {"type":"8","data":{"groupId":"G","memberId":"m1"}} payload: {"version":"0","data":{"memberEpoch":+1,"previousMemberEpoch":+0,"state":0,"assignedPartitions":[{"topicId":ID,"partitions":[2,3]}],"partitionsPendingRevocation":[]}}`,
-		`key: {"type":"8","data":{"groupId":"G","memberId":"m2"}} payload: {"version":"0","data":{"memberEpoch":+1,"previousMemberEpoch":+1,"state":0,"assignedPartitions":[{"topicId":ID,"partitions":[0,1]}],"partitionsPendingRevocation":[]}}`,
-		`key: {"type":"8","data":{"groupId":"G","memberId":"m2"}} payload: {"version":"0","data":{"memberEpoch":-2,"previousMemberEpoch":+1,"state":0,"assignedPartitions":[{"topicId":ID,"partitions":[0,1]}],"partitionsPendingRevocation":[]}}`,
+		`key: {"type":"8","data":{"groupId":"G","memberId":"m1"}} payload: {"version":"0","data":{"memberEpoch":+0,"previousMemberEpoch":+0,"state":1,"assignedPartitions":[{"topicId":ID,"partitions":[2,3],"assignmentEpochs":[+0,+0]}],"partitionsPendingRevocation":[{"topicId":ID,"partitions":[0,1],"assignmentEpochs":[+0,+0]}]}}`,
+		`key: {"type":"8","data":{"groupId":"G","memberId":"m1"}} payload: {"version":"0","data":{"memberEpoch":+1,"previousMemberEpoch":+0,"state":0,"assignedPartitions":[{"topicId":ID,"partitions":[2,3],"assignmentEpochs":[+0,+0]}],"partitionsPendingRevocation":[]}}`,
+		`key: {"type":"8","data":{"groupId":"G","memberId":"m2"}} payload: {"version":"0","data":{"memberEpoch":+1,"previousMemberEpoch":+1,"state":0,"assignedPartitions":[{"topicId":ID,"partitions":[0,1],"assignmentEpochs":[+1,+1]}],"partitionsPendingRevocation":[]}}`,
+		`key: {"type":"8","data":{"groupId":"G","memberId":"m2"}} payload: {"version":"0","data":{"memberEpoch":-2,"previousMemberEpoch":+1,"state":0,"assignedPartitions":[{"topicId":ID,"partitions":[0,1],"assignmentEpochs":[0,0]}],"partitionsPendingRevocation":[]}}`,
 		`key: {"type":"8","data":{"groupId":"G","memberId":"m2"}} payload: <DELETE>`,
 		`key: {"type":"7","data":{"groupId":"G","memberId":"m2"}} payload: <DELETE>`,
 		`key: {"type":"5","data":{"groupId":"G","memberId":"m2"}} payload: <DELETE>`,
 		`key: {"type":"5","data":{"groupId":"G","memberId":"m3"}} payload: {"version":"0","data":{"instanceId":"i2","rackId":null,"clientId":"integration","clientHost":"/127.0.0.1","subscribedTopicNames":["G.a"],"subscribedTopicRegex":"","rebalanceTimeoutMs":30000,"serverAssignor":null}}`,
 		`key: {"type":"7","data":{"groupId":"G","memberId":"m3"}} payload: {"version":"0","data":{"topicPartitions":[{"topicId":ID,"partitions":[0,1]}]}}`,
-		`key: {"type":"8","data":{"groupId":"G","memberId":"m3"}} payload: {"version":"0","data":{"memberEpoch":0,"previousMemberEpoch":0,"state":0,"assignedPartitions":[{"topicId":ID,"partitions":[0,1]}],"partitionsPendingRevocation":[]}}`,
-		`key: {"type":"8","data":{"groupId":"G","memberId":"m3"}} payload: {"version":"0","data":{"memberEpoch":+1,"previousMemberEpoch":0,"state":0,"assignedPartitions":[{"topicId":ID,"partitions":[0,1]}],"partitionsPendingRevocation":[]}}`,
+		`key: {"type":"8","data":{"groupId":"G","memberId":"m3"}} payload: {"version":"0","data":{"memberEpoch":0,"previousMemberEpoch":0,"state":0,"assignedPartitions":[{"topicId":ID,"partitions":[0,1],"assignmentEpochs":[0,0]}],"partitionsPendingRevocation":[]}}`,
+		`key: {"type":"8","data":{"groupId":"G","memberId":"m3"}} payload: {"version":"0","data":{"memberEpoch":+1,"previousMemberEpoch":0,"state":0,"assignedPartitions":[{"topicId":ID,"partitions":[0,1],"assignmentEpochs":[0,0]}],"partitionsPendingRevocation":[]}}`,
 		`key: {"type":"8","data":{"groupId":"G","memberId":"m1"}} payload: <DELETE>`,
 		`key: {"type":"7","data":{"groupId":"G","memberId":"m1"}} payload: <DELETE>`,
 		`key: {"type":"5","data":{"groupId":"G","memberId":"m1"}} payload: <DELETE>`,
