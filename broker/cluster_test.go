@@ -34,6 +34,7 @@ type testCluster struct {
 	dirs    map[cluster.BrokerID]string
 	ports   map[cluster.BrokerID]int
 	brokers map[cluster.BrokerID]*Broker
+	wrap    func(zkmeta.Store) zkmeta.Store // nil: as it is
 }
 
 func newCluster(t *testing.T, n int, values config.Values) *testCluster {
@@ -70,7 +71,11 @@ func (c *testCluster) start(id cluster.BrokerID) *Broker {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	b, err := Start(c.t.Context(), Options{Config: cfg, Store: c.mem.Connect(), Logger: zerolog.New(zerolog.NewTestWriter(c.t)).With().Timestamp().Logger()})
+	var store zkmeta.Store = c.mem.Connect()
+	if c.wrap != nil {
+		store = c.wrap(store)
+	}
+	b, err := Start(c.t.Context(), Options{Config: cfg, Store: store, Logger: zerolog.New(zerolog.NewTestWriter(c.t)).With().Timestamp().Logger()})
 	if err != nil {
 		c.t.Fatalf("broker %d: %v", id, err)
 	}

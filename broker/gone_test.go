@@ -5,6 +5,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -285,5 +286,61 @@ func TestRefuses(t *testing.T) {
 		if refuses(t.Context(), addr) {
 			t.Errorf("%q refuses: nothing was learnt there", addr)
 		}
+	}
+}
+
+// lossy is a store that loses the connection, and has it again, at each of the next
+// looks whether a znode exists.
+type lossy struct {
+	zkmeta.Store
+	path  string
+	fails atomic.Int32
+}
+
+type lossySession struct {
+	zkmeta.Session
+	l *lossy
+}
+
+func (l *lossy) Wait(ctx context.Context) (zkmeta.Session, error) {
+	s, err := l.Store.Wait(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return lossySession{s, l}, nil
+}
+
+func (s lossySession) Exists(ctx context.Context, path string, watch bool) (zkmeta.Stat, bool, error) {
+	if path == s.l.path && s.l.fails.Add(-1) >= 0 {
+		return zkmeta.Stat{}, false, zkmeta.ErrUnknownOutcome
+	}
+	return s.Session.Exists(ctx, path, watch)
+}
+
+// A connection that is lost while the broker looks after its registration costs it
+// nothing: the watch that told is spent, so nobody would tell again.
+func TestDeletedRegistrationWithoutConnection(t *testing.T) {
+	var l *lossy
+	c := &testCluster{t: t, mem: embedded.NewMemory(embedded.Options{}), dirs: map[cluster.BrokerID]string{}, ports: map[cluster.BrokerID]int{},
+		brokers: map[cluster.BrokerID]*Broker{}, wrap: func(s zkmeta.Store) zkmeta.Store {
+			l = &lossy{Store: s, path: zkmeta.BrokerPath(1)}
+			return l
+		}}
+	b := c.start(1)
+	before, _ := registered(t, c, 1)
+	s, err := c.mem.Connect().Wait(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.fails.Store(3)
+	if _, err := s.Multi(t.Context(), zkmeta.Delete(zkmeta.BrokerPath(1), cluster.AnyZKVersion)); err != nil {
+		t.Fatal(err)
+	}
+	c.await("the broker is registered again", func() bool {
+		now, there := registered(t, c, 1)
+		return there && now > before && b.epoch.Load() == int64(now)
+	})
+	if left := l.fails.Load(); left >= 0 {
+		t.Errorf("%d looks were not made", left+1)
 	}
 }

@@ -31,15 +31,21 @@ type registration struct {
 	cancel  context.CancelFunc
 	done    chan struct{}
 
+	// The connection is watched beside, as registering again may take its time.
+	connection   <-chan zkmeta.Event
+	stopWatching func()
+	watched      chan struct{}
+
 	standing atomic.Uint64 // generation of the session that holds the registration
 
 	allKbrokers atomic.Bool // whether every live broker is a kbroker; watched only where somebody asks
 }
 
 func newRegistration(b *Broker) *registration {
-	r := &registration{b: b, unclean: b.logs.Stats().Unclean, done: make(chan struct{})}
+	r := &registration{b: b, unclean: b.logs.Stats().Unclean, done: make(chan struct{}), watched: make(chan struct{})}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.events, r.stop = b.store.Subscribe()
+	r.connection, r.stopWatching = b.store.Subscribe()
 	return r
 }
 
@@ -60,17 +66,22 @@ func (r *registration) begin(ctx context.Context) error {
 	}
 	if err != nil {
 		r.stop()
+		r.stopWatching()
 		close(r.done)
+		close(r.watched)
 		return err
 	}
 	go r.keep(s.Generation())
+	go r.watchConnections()
 	return nil
 }
 
 func (r *registration) close() {
 	r.cancel()
 	r.stop()
+	r.stopWatching()
 	<-r.done
+	<-r.watched
 }
 
 // checkCluster refuses, before it is written, a registration that would harm the
@@ -183,6 +194,13 @@ func (r *registration) watchFeatures(ctx context.Context, s zkmeta.Session) erro
 	return nil
 }
 
+func (r *registration) watchConnections() {
+	defer close(r.watched)
+	for e := range r.connection {
+		r.watchConnection(e.Type)
+	}
+}
+
 // watchConnection tells the partitions whether ZooKeeper can be reached, so that
 // leaders that may have lost their cluster fence themselves.
 func (r *registration) watchConnection(e zkmeta.EventType) {
@@ -194,10 +212,16 @@ func (r *registration) watchConnection(e zkmeta.EventType) {
 	case zkmeta.Disconnected:
 		h.ZooKeeperLost(true)
 	case zkmeta.SessionStarted:
-		h.SessionEnded() // the one before it
 		h.ZooKeeperLost(false)
 	case zkmeta.Connected:
 		h.ZooKeeperLost(false)
+	}
+}
+
+// sessionEnded makes leaders wait for a word that they lead.
+func (r *registration) sessionEnded() {
+	if h := r.b.host.Load(); h != nil && fenceAfter(r.b.static) > 0 {
+		h.SessionEnded()
 	}
 }
 
@@ -214,9 +238,9 @@ func (r *registration) keep(generation uint64) {
 	defer close(r.done)
 	for e := range r.events {
 		var err error
-		r.watchConnection(e.Type)
 		switch {
 		case e.Type == zkmeta.SessionStarted && e.Generation > generation:
+			r.sessionEnded() // the one before it
 			var s zkmeta.Session
 			if s, err = r.register(r.ctx); err == nil {
 				generation = s.Generation()
@@ -243,19 +267,23 @@ func (r *registration) keep(generation uint64) {
 // lives: another broker found nobody at this one's endpoint, or somebody deleted
 // the znode. It means what the end of a session does.
 func (r *registration) ownChanged() error {
-	s, err := r.b.store.Session()
-	if err != nil {
-		return err
-	}
-	st, there, err := s.Exists(r.ctx, zkmeta.BrokerPath(r.b.id), true)
-	if err != nil || there && st.EphemeralOwner == s.ID() {
-		return err
+	for {
+		s, err := r.b.store.Wait(r.ctx)
+		if err != nil {
+			return err
+		}
+		st, there, err := s.Exists(r.ctx, zkmeta.BrokerPath(r.b.id), true)
+		if err == nil && (!there || st.EphemeralOwner != s.ID()) {
+			break
+		}
+		if err == nil || !transient(err) {
+			return err
+		}
+		// The watch is spent: nobody would tell again.
 	}
 	r.b.o.Logger.Warn().Msg("this broker's registration was taken out of ZooKeeper; registering again")
-	if h := r.b.host.Load(); h != nil && fenceAfter(r.b.static) > 0 {
-		h.SessionEnded()
-	}
-	_, err = r.register(r.ctx)
+	r.sessionEnded()
+	_, err := r.register(r.ctx)
 	return err
 }
 
