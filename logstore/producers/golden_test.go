@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -136,6 +137,22 @@ func (g *golden) abortedIn(from, to cluster.Offset) string {
 	return strings.Join(list, ",")
 }
 
+// beyondKafka reports whether an answer is about a batch that is in the window here
+// and older than the five that Kafka knows.
+func (g *golden) beyondKafka(got string) bool {
+	var first cluster.Offset
+	if _, err := fmt.Sscanf(got, "dup %d", &first); err != nil {
+		return false
+	}
+	id, err := strconv.ParseInt(g.w[1], 10, 64)
+	if err != nil {
+		return false
+	}
+	w := g.s.Window(cluster.ProducerID(id))
+	i := slices.IndexFunc(w, func(x Written) bool { return x.First == first })
+	return i >= 0 && len(w)-i > 5
+}
+
 // TestAgainstApacheKafka replays what Apache Kafka 3.9.2 answered.
 func TestAgainstApacheKafka(t *testing.T) {
 	f, err := os.Open("testdata/producers-3.9.txt")
@@ -146,7 +163,7 @@ func TestAgainstApacheKafka(t *testing.T) {
 	var g *golden
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<20)
-	n, answers := 0, map[string]int{}
+	n, beyond, answers := 0, 0, map[string]int{}
 	for lines.Scan() {
 		n++
 		line := lines.Text()
@@ -157,13 +174,21 @@ func TestAgainstApacheKafka(t *testing.T) {
 		call, want, _ := strings.Cut(line, " =")
 		want = strings.TrimPrefix(want, " ")
 		g.w = strings.Fields(call)
-		if got := g.call(); got != want {
+		got := g.call()
+		if want == "OutOfOrderSequenceException" && g.beyondKafka(got) {
+			beyond++
+			continue
+		}
+		if got != want {
 			t.Fatalf("line %d: %s:\n got %s\nwant %s", n, call, got, want)
 		}
 		if err := g.s.Invariants(); err != nil {
 			t.Fatalf("line %d: %s: %v", n, call, err)
 		}
 		answers[strings.Fields(want + " -")[0]]++
+	}
+	if beyond == 0 || beyond > 20 {
+		t.Errorf("%d repeats are known here and not to Kafka, want a few", beyond)
 	}
 	for _, name := range []string{"ok", "dup", "guard", "OutOfOrderSequenceException", "InvalidTxnStateException"} {
 		if answers[name] < 20 {

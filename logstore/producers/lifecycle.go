@@ -152,7 +152,7 @@ func (s *State) Prepend(b *Batch) {
 
 // Short is the number of producers whose window could still gain from Prepend:
 // it is neither full nor does it reach back to sequence 0, and holds something.
-// A sequence that wrapped to 0 within the last five batches goes for a first one.
+// A sequence that wrapped to 0 within the window goes for a first one.
 func (s *State) Short() int {
 	n := 0
 	for _, e := range s.producers {

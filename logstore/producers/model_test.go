@@ -24,7 +24,7 @@ func (m *model) leo() cluster.Offset {
 	return m.log[len(m.log)-1].Last + 1
 }
 
-// window is a producer's last five data batches under its present epoch.
+// window is a producer's last data batches under its present epoch.
 func (m *model) window(id cluster.ProducerID) (epoch cluster.ProducerEpoch, list []Batch, known bool) {
 	for _, b := range m.log {
 		if b.ProducerID != id {
