@@ -129,10 +129,10 @@ func (t *truth) current(key, value []byte) {
 		return
 	}
 	b := value[2:]
-	is := has{epoch: int32(binary.BigEndian.Uint32(b))}
+	is := has{epoch: int32(binary.BigEndian.Uint32(b)), since: map[int32]int32{}}
 	b = b[4+4+1:]
-	is.assigned, b = set(b)
-	is.revoking, _ = set(b)
+	is.assigned, b = set(b, is.since)
+	is.revoking, _ = set(b, is.since)
 	g.members[id], g.has[id] = true, is
 	g.given[fmt.Sprint(is.epoch, " ", id, " ", is.assigned)] = ""
 }
@@ -141,6 +141,7 @@ func (t *truth) current(key, value []byte) {
 type has struct {
 	epoch              int32
 	assigned, revoking []int32
+	since              map[int32]int32 // the epoch in which each of both was given
 }
 
 // apart: no two members hold one partition, revoked or not.
@@ -177,8 +178,9 @@ func twoTexts(b []byte) (string, string) {
 	return first, string(rest[2:])
 }
 
-// set reads partitions of topics, which are one topic's at most.
-func set(b []byte) ([]int32, []byte) {
+// set reads partitions of topics, which are one topic's at most, and notes the
+// epochs in which they were given (KIP-1251).
+func set(b []byte, since map[int32]int32) ([]int32, []byte) {
 	var out []int32
 	topics, b := length(b)
 	for range topics {
@@ -188,7 +190,16 @@ func set(b []byte) ([]int32, []byte) {
 			out = append(out, int32(binary.BigEndian.Uint32(b)))
 			b = b[4:]
 		}
-		b = b[1:] // no tags
+		tags, size := binary.Uvarint(b)
+		b = b[size:]
+		for range tags { // which is the epochs
+			_, size = binary.Uvarint(b[1:])
+			n, b = length(b[1+size:])
+			for i := range n {
+				since[out[len(out)-n+i]] = int32(binary.BigEndian.Uint32(b))
+				b = b[4:]
+			}
+		}
 	}
 	slices.Sort(out)
 	return out, b
@@ -209,7 +220,8 @@ func showConsumer(key, value []byte) string {
 		return id + " gone"
 	}
 	b := value[2:]
-	assigned, rest := set(b[9:])
-	revoking, _ := set(rest)
+	since := map[int32]int32{}
+	assigned, rest := set(b[9:], since)
+	revoking, _ := set(rest, since)
 	return strings.TrimSuffix(fmt.Sprintf("%s in epoch %d has %v, gives up %v", id, int32(binary.BigEndian.Uint32(b)), assigned, revoking), ", gives up []")
 }

@@ -92,7 +92,8 @@ func (t *truth) committed(b batch) {
 	}
 }
 
-// offset: a commit is of the current generation, by one of its members.
+// offset: a commit is of the current generation, by one of its members; with the
+// consumer protocol of any since the member was given the partition.
 func (t *truth) offset(group string, p int32, value []byte) {
 	g := t.group(group)
 	if value == nil {
@@ -117,6 +118,9 @@ func (t *truth) offset(group string, p int32, value []byte) {
 		is = generation // the member's own epoch counts
 		if h, ok := g.has[who]; ok {
 			is, parts = h.epoch, append(slices.Clone(h.assigned), h.revoking...)
+			if at, held := h.since[p]; held && at <= generation && generation < is {
+				is = generation // it has had the partition since then
+			}
 		}
 	}
 	switch {
