@@ -23,6 +23,16 @@ func TestCleanCrashes(t *testing.T) {
 	if testing.Short() {
 		rounds = 1
 	}
+	cleanCrashes(t, rnd, rounds)
+}
+
+// TestCleanCrashesFound: a transaction ended in a segment that was not named yet, and
+// the offline check took the next one for a part of it.
+func TestCleanCrashesFound(t *testing.T) {
+	cleanCrashes(t, rand.New(rand.NewSource(1796021428319148009)), 2)
+}
+
+func cleanCrashes(t *testing.T, rnd *rand.Rand, rounds int) {
 	for range rounds {
 		x := newCleanWorld(t, rand.New(rand.NewSource(rnd.Int63())))
 		x.ccfg.DedupeBuffer = 1 << 20
