@@ -122,7 +122,7 @@ func interrupted(err error) bool {
 
 func (b *Broker) start(ctx context.Context) error {
 	steps := []func(context.Context) error{
-		b.openStore, b.identify, b.loadConfigs, b.openLogs, b.listen, b.listenConsole, b.register, b.contend, b.serveConsole,
+		b.openStore, b.identify, b.loadConfigs, b.openLogs, b.listen, b.listenConsole, b.register, b.contend, b.watchPeers, b.serveConsole,
 	}
 	for _, step := range steps {
 		if err := ctx.Err(); err != nil {
@@ -353,10 +353,15 @@ func (b *Broker) contend(context.Context) error {
 		return err
 	}
 	b.loop.Store(l)
-	if c.DeadBrokerDetection != "off" {
+	b.registerGauges()
+	return nil
+}
+
+// watchPeers begins to look for processes that are gone.
+func (b *Broker) watchPeers(context.Context) error {
+	if c := b.configs.Broker(); c.DeadBrokerDetection != "off" {
 		b.vigil = startVigil(b.id, b.cache, b.store, c.InterBrokerListener, b.o.Clock, b.o.Logger)
 	}
-	b.registerGauges()
 	return nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -91,7 +90,7 @@ func (v *vigil) peers() map[cluster.BrokerID]string {
 	live := map[cluster.BrokerID]string{}
 	for _, b := range v.cache.Brokers() {
 		if e, ok := b.Endpoint(v.listener); ok && b.ID != v.self {
-			live[b.ID] = net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port)))
+			live[b.ID] = hostPort(e.Host, e.Port)
 		}
 	}
 	return live
@@ -163,7 +162,7 @@ func (v *vigil) takeOut(ctx context.Context, id cluster.BrokerID, addr string) (
 	case !found || !reg.Kbroker() || s.Owned(st.EphemeralOwner):
 		return true, nil
 	}
-	if e, ok := reg.Endpoint(v.listener); !ok || net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port))) != addr {
+	if e, ok := reg.Endpoint(v.listener); !ok || hostPort(e.Host, e.Port) != addr {
 		return true, nil // it is elsewhere by now
 	}
 	// Asked again after the registration was read: that of a process which begins to

@@ -50,8 +50,11 @@ func (p *peers) dial(ctx context.Context, id cluster.BrokerID, listener string, 
 		return nil, fmt.Errorf("broker %d has no listener %s", id, listener)
 	}
 	o.Dialer = (&net.Dialer{Timeout: connectTimeout}).DialContext
-	return client.Dial(ctx, net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port))), o)
+	return client.Dial(ctx, hostPort(e.Host, e.Port), o)
 }
+
+// hostPort is HOST:PORT, as a dialer wants it.
+func hostPort(host string, port int32) string { return net.JoinHostPort(host, strconv.Itoa(int(port))) }
 
 // controllerLink carries this broker's requests to whoever is the controller,
 // over one connection.

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -161,7 +160,7 @@ func (b *Broker) answersElsewhere(ctx context.Context, other zkmeta.BrokerRegist
 			continue
 		}
 		d := net.Dialer{Timeout: 2 * time.Second}
-		if c, err := d.DialContext(ctx, "tcp", net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port)))); err == nil {
+		if c, err := d.DialContext(ctx, "tcp", hostPort(e.Host, e.Port)); err == nil {
 			_ = c.Close()
 			return true
 		}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kbroker/kbroker/internal/journal"
 	"github.com/kbroker/kbroker/protocol"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -25,31 +26,14 @@ import (
 type rig struct {
 	*Server
 	t   *testing.T
-	log *lockedBuffer
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
+	log *journal.Journal
 }
 
 // start runs a server until the test ends and then checks that it gave back all
 // memory and left no goroutine; one server a test, therefore.
 func start(t *testing.T, o Options) *rig {
 	t.Helper()
-	log := &lockedBuffer{}
+	log := &journal.Journal{}
 	o.Logger = zerolog.New(log).Level(zerolog.InfoLevel)
 	if o.Listeners == nil {
 		o.Listeners = []ListenerOptions{{Name: "L", Protocol: Plaintext, Addr: "127.0.0.1:0"}}
