@@ -145,7 +145,7 @@ func (b *broker) argv(t testing.TB, extra ...string) []string {
 	}
 	jars, command := serverJars, javaCommand
 	if b.kind == kraft {
-		jars, command = kraftJars, kraftCommand
+		jars, command = func() (string, error) { return kraftJars(kraftVersion) }, kraftCommand
 	}
 	dir, err := jars()
 	if err != nil {
@@ -169,6 +169,9 @@ func (b *broker) launch(t testing.TB, extra ...string) *proc {
 			printLog(t, p.logPath, 0)
 		}
 		p.kill()
+		if b.kind == kbroker {
+			wantUniqueKeys(t, p.logPath)
+		}
 	})
 	return p
 }

@@ -3,11 +3,13 @@
 package integration
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -158,5 +160,53 @@ func writeFile(t testing.TB, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// wantUniqueKeys checks that no line of a JSON log has a key twice: what a reader
+// makes of that is chance.
+func wantUniqueKeys(t testing.TB, path string) {
+	t.Helper()
+	for line := range strings.Lines(mustReadFile(t, path)) {
+		if key := doubledKey(line); key != "" {
+			t.Errorf("key %q twice in the log line %s", key, line)
+		}
+	}
+}
+
+// doubledKey is the first key that stands twice in a flat JSON object; empty when
+// there is none, or line is something else or cut off.
+func doubledKey(line string) string {
+	d := json.NewDecoder(strings.NewReader(line))
+	if begin, err := d.Token(); err != nil || begin != json.Delim('{') {
+		return ""
+	}
+	for seen := map[string]bool{}; d.More(); {
+		var value json.RawMessage
+		token, err := d.Token()
+		key, ok := token.(string)
+		if err != nil || !ok || d.Decode(&value) != nil {
+			return ""
+		}
+		if seen[key] {
+			return key
+		}
+		seen[key] = true
+	}
+	return ""
+}
+
+func TestDoubledKey(t *testing.T) {
+	for line, want := range map[string]string{
+		`{"level":"warn","broker":1,"message":"a"}`:       "",
+		`{"broker":1,"level":"warn","broker":1}`:          "broker",
+		`{"a":{"b":1},"b":[1,2],"a":null}`:                "a",
+		`{"a":1,"a`:                                       "",
+		`goroutine 1 [running]:`:                          "",
+		`{"level":"info","message":"level","broker":"m"}`: "",
+	} {
+		if got := doubledKey(line); got != want {
+			t.Errorf("%q in %s, want %q", got, line, want)
+		}
 	}
 }

@@ -214,7 +214,7 @@ func (r Registration) waitForOther(ctx context.Context, s zkmeta.Session, owner 
 }
 
 func (r Registration) tellOfWait(owner zkmeta.Stat, p *patience) {
-	r.Logger.Warn().Int32("broker", int32(r.ID)).Str("owner", fmt.Sprintf("%#x", owner.EphemeralOwner)).
+	r.Logger.Warn().Str("owner", fmt.Sprintf("%#x", owner.EphemeralOwner)).
 		Str("since", time.UnixMilli(owner.Ctime).UTC().Format(time.RFC3339)).Str("patience", p.left().Round(time.Second).String()).
 		Msg("this broker id is registered by another session, that of a process that was killed or of another broker; waiting until ZooKeeper ends it")
 }
