@@ -187,13 +187,16 @@ func (b *broker) ping(id int) {
 	}
 	s := b.w.store
 	b.ask(func(reply func(func())) {
-		alive, seen := s.hear(id), s.versions
+		alive, seen, stands := s.hear(id), s.versions, s.stands(id, b)
 		reply(func() {
 			switch {
 			case b.session != id:
 			case !alive:
 				b.expired()
 			default:
+				if !stands {
+					b.registerAgain()
+				}
 				if seen[0] != b.seen[0] {
 					b.brokersChanged()
 				}
@@ -239,6 +242,15 @@ func (b *broker) register(id int) {
 			b.w.after(b.node, 100*time.Millisecond, func() { b.register(id) })
 		}
 	})
+}
+
+// registerAgain is the watch on the broker's own registration, which is gone though
+// the session lives.
+func (b *broker) registerAgain() {
+	if b.registered && b.w.cfg.variant != StaysTakenOut {
+		b.registered = false
+		b.register(b.session)
+	}
 }
 
 // lookForController contends for being the controller.

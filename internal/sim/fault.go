@@ -32,10 +32,12 @@ const (
 
 	// Move asks for partition A on the brokers To; To = 0 cancels.
 	Move = faultKinds
+	// TakeOut deletes A's registration while its session lives.
+	TakeOut = faultKinds + 1
 )
 
 var faultNames = [...]string{"kill", "power-loss", "stop", "pause", "cut-one-way", "cut", "isolate", "cut-from-others", "cut-from-store",
-	"store-down", "end-session", "preferred", "wipe", "depose", "move"}
+	"store-down", "end-session", "preferred", "wipe", "depose", "move", "take-out"}
 
 func (k FaultKind) String() string { return faultNames[k] }
 
@@ -146,6 +148,8 @@ func (w *World) happen(f Fault) {
 		if b.session != 0 {
 			w.store.end(b.session)
 		}
+	case TakeOut:
+		w.store.takeOut(b.id)
 	case Depose:
 		w.store.controller = nil
 		w.store.controllerChanged()
@@ -332,6 +336,31 @@ func DrawMoves(seed uint64) Config {
 	for at := 2 * time.Second; at < c.Faulty; at += l.between(gap/10, 2*gap) {
 		c.Faults = append(c.Faults, Fault{At: at, Kind: Move, A: l.below(c.partitions()), To: l.brokers(c.Brokers)})
 	}
+	return c
+}
+
+// DrawTakenOut makes the configuration of a seed in which registrations are taken
+// out while their sessions live: that of DrawMoves, or in half of the seeds of Draw,
+// with such a fault soon after three of four kills, and now and then by itself.
+func DrawTakenOut(seed uint64) Config {
+	l := luck{seed ^ 0x74616b656e}
+	c := DrawMoves(seed)
+	if l.once(2) {
+		c = Draw(seed)
+	}
+	var more []Fault
+	for _, f := range c.Faults {
+		if (f.Kind == Kill || f.Kind == PowerLoss || f.Kind == Wipe) && !l.once(4) {
+			f.Kind, f.At = TakeOut, f.At+l.between(0, 400*time.Millisecond)
+			more = append(more, f)
+		}
+	}
+	gap := l.between(time.Second, 10*time.Second)
+	for at := 2 * time.Second; at < c.Faulty; at += l.between(gap/10, 2*gap) {
+		f := Fault{At: at, Kind: TakeOut, Aim: Aim(l.below(3)), A: 1 + l.below(c.Brokers)}
+		more = append(more, f)
+	}
+	c.Faults = append(c.Faults, more...)
 	return c
 }
 

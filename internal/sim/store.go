@@ -104,7 +104,7 @@ func (s *store) end(id int) {
 	}
 	s.w.say("session %d of b%d ends", id, ses.owner.id)
 	delete(s.sessions, id)
-	if r, ok := s.brokers[ses.owner.id]; ok && r.session == id {
+	if s.stands(id, ses.owner) {
 		delete(s.brokers, ses.owner.id)
 		s.brokersChanged()
 	}
@@ -112,6 +112,32 @@ func (s *store) end(id int) {
 		s.controller = nil
 		s.controllerChanged()
 	}
+}
+
+// takeOut deletes a broker's registration while its session lives, and with it the
+// controller's znode of that session: another broker found nobody at its endpoint
+// (ADR 19), or an operator did it.
+func (s *store) takeOut(id cluster.BrokerID) {
+	r, ok := s.brokers[id]
+	if !ok {
+		return
+	}
+	s.w.say("the registration of b%d is taken out of session %d", id, r.session)
+	delete(s.brokers, id)
+	if c := s.controller; c != nil && c.session == r.session {
+		s.controller = nil
+		s.controllerChanged()
+	}
+	s.brokersChanged()
+	if ses := s.sessions[r.session]; ses != nil {
+		s.tell(ses, func(b *broker) { b.registerAgain() })
+	}
+}
+
+// stands reports whether a broker is registered in a session.
+func (s *store) stands(id int, b *broker) bool {
+	r, ok := s.brokers[b.id]
+	return ok && r.session == id
 }
 
 // register makes a broker known; false: its earlier session still holds the

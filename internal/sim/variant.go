@@ -25,6 +25,7 @@ const (
 	UnfencedStop        Variant = "unfenced-stop"          // a StopReplica of an older epoch is carried out, along an older connection
 	OldConnections      Variant = "old-connections"        // orders along a connection that the controller has replaced are carried out
 	UnknownIsFinal      Variant = "unknown-is-final"       // a write of unknown outcome is answered INVALID_UPDATE_VERSION
+	StaysTakenOut       Variant = "stays-taken-out"        // a broker whose registration was deleted does not register again in its session
 
 	// Of coordinators; coordinator.Machine and what drives it.
 	ReplyWhenAppended      Variant = "reply-when-appended"      // replies do not wait for HW
