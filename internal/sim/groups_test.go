@@ -18,21 +18,8 @@ func TestGroupSeeds(t *testing.T) {
 	if r := Run(drawGroups(101494), nil); r.Violation != nil {
 		t.Errorf("seed 101494: %v", r.Violation)
 	}
-	var sum tally
 	var g GroupResult
-	for seed := *fromFlag; seed < *fromFlag+uint64(*groupSeedsFlag); seed++ {
-		r := Run(drawGroups(seed), nil)
-		sum.add(r)
-		g.add(r.Groups)
-		if r.Violation != nil {
-			t.Fatalf("seed %d: %v\n%s", seed, r.Violation, story(drawGroups(seed)))
-		}
-		if seed%25 == 0 {
-			if again := Run(drawGroups(seed), func(string) {}); again.Hash != r.Hash || again.Events != r.Events {
-				t.Fatalf("seed %d: %d events with hash %x, then %d with %x", seed, r.Events, r.Hash, again.Events, again.Hash)
-			}
-		}
-	}
+	sum := runSeeds(t, *groupSeedsFlag, drawGroups, func(_ Config, r Result) { g.add(r.Groups) })
 	t.Log(&sum)
 	t.Log(g)
 	if n := sum.seeds; g.Loads < 5*n || g.Generations < 4*n || g.Commits < 20*n || g.Fetches < 10*n || n > 20 && (g.Expired == 0 || g.FailedAppends == 0 || g.Replaced == 0) {
@@ -48,19 +35,8 @@ func TestConsumerSeeds(t *testing.T) {
 		}
 		return
 	}
-	var sum tally
 	var g GroupResult
-	for seed := *fromFlag; seed < *fromFlag+uint64(*groupSeedsFlag)/3; seed++ {
-		r := Run(drawConsumers(seed), nil)
-		sum.add(r)
-		g.add(r.Groups)
-		if r.Violation != nil {
-			t.Fatalf("seed %d: %v\n%s", seed, r.Violation, story(drawConsumers(seed)))
-		}
-	}
-	if again := Run(drawConsumers(*fromFlag), func(string) {}); again.Hash != Run(drawConsumers(*fromFlag), nil).Hash {
-		t.Fatalf("seed %d does not repeat", *fromFlag)
-	}
+	sum := runSeeds(t, *groupSeedsFlag/3, drawConsumers, func(_ Config, r Result) { g.add(r.Groups) })
 	t.Log(&sum)
 	t.Log(g)
 	if n := sum.seeds; g.Loads < 5*n || g.Commits < 10*n || g.Fetches < 10*n {

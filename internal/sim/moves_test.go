@@ -38,27 +38,15 @@ func TestMoveSeeds(t *testing.T) {
 			t.Errorf("seed %d: %v", seed, r.Violation)
 		}
 	}
-	var sum tally
 	asked, moved := 0, 0
-	for seed := *fromFlag; seed < *fromFlag+uint64(*moveSeedsFlag); seed++ {
-		c := drawMoves(seed)
-		r := Run(c, nil)
-		sum.add(r)
+	sum := runSeeds(t, *moveSeedsFlag, drawMoves, func(c Config, r Result) {
 		moved += r.Moved
 		for _, f := range c.Faults {
 			if f.Kind == Move {
 				asked++
 			}
 		}
-		if r.Violation != nil {
-			t.Fatalf("seed %d: %v\n%s", seed, r.Violation, story(c))
-		}
-		if seed%25 == 0 {
-			if again := Run(c, func(string) {}); again.Hash != r.Hash || again.Events != r.Events {
-				t.Fatalf("seed %d: %d events with hash %x, then %d with %x", seed, r.Events, r.Hash, again.Events, again.Hash)
-			}
-		}
-	}
+	})
 	t.Log(&sum)
 	t.Logf("%d reassignments asked for, %d completed", asked, moved)
 	if n := sum.seeds; n > 20 && (moved < 3*n || sum.acked < 10*n) {

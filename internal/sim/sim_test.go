@@ -64,25 +64,34 @@ func TestSeeds(t *testing.T) {
 		}
 		return
 	}
+	sum := runSeeds(t, *seedsFlag, draw, func(Config, Result) {})
+	t.Log(&sum)
+	if sum.acked < 20*sum.seeds || sum.elections < 2*sum.seeds || sum.excused > sum.seeds/2 {
+		t.Errorf("these seeds show too little: %v", &sum)
+	}
+}
+
+// runSeeds runs n seeds from -sim.from on, every 25th twice, and tells also of each.
+func runSeeds(t *testing.T, n int, draw func(seed uint64) Config, also func(Config, Result)) tally {
+	t.Helper()
 	var sum tally
-	for seed := *fromFlag; seed < *fromFlag+uint64(*seedsFlag); seed++ {
-		r := Run(draw(seed), nil)
+	for seed := *fromFlag; seed < *fromFlag+uint64(n); seed++ {
+		c := draw(seed)
+		r := Run(c, nil)
 		sum.add(r)
+		also(c, r)
 		if r.Violation != nil {
-			t.Fatalf("seed %d: %v\n%s", seed, r.Violation, story(draw(seed)))
+			t.Fatalf("seed %d: %v\n%s", seed, r.Violation, story(c))
 		}
 		if seed%25 != 0 {
 			continue
 		}
 		var lines int
-		if again := Run(Draw(seed), func(string) { lines++ }); again.Hash != r.Hash || again.Events != r.Events || lines == 0 {
+		if again := Run(c, func(string) { lines++ }); again.Hash != r.Hash || again.Events != r.Events || lines == 0 {
 			t.Fatalf("seed %d: %d events with hash %x, then %d with %x", seed, r.Events, r.Hash, again.Events, again.Hash)
 		}
 	}
-	t.Log(&sum)
-	if sum.acked < 20*sum.seeds || sum.elections < 2*sum.seeds || sum.excused > sum.seeds/2 {
-		t.Errorf("these seeds show too little: %v", &sum)
-	}
+	return sum
 }
 
 // TestLong runs seeds for as long as -sim.for says.
