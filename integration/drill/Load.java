@@ -19,6 +19,9 @@ public class Load {
         p.put("request.timeout.ms", "3000");
         p.put("metadata.max.age.ms", "1000");
         p.put("reconnect.backoff.max.ms", "500");
+        // A client of 3.9 knows the brokers of its last answer only: one that came
+        // while a single broker lived, which is then killed, is the last (KIP-899).
+        p.put("metadata.recovery.strategy", "rebootstrap");
         try (KafkaProducer<String, String> producer = new KafkaProducer<>(p);
                 BufferedReader in = new BufferedReader(new InputStreamReader(System.in))) {
             for (String line = in.readLine(); line != null; line = in.readLine()) {
