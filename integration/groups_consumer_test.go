@@ -251,8 +251,8 @@ func TestToolConsumerProtocolGroup(t *testing.T) {
 	stop := x.keepAlive("m1")
 	at := []string{"--bootstrap-server", x.b.addr(), "--timeout", "60000", "--group", x.group}
 	for version, command := range map[string]func(args ...string) string{
-		kafkaVersion: func(args ...string) string { return tool(t, consumerGroups, args...) },
-		kraftVersion: func(args ...string) string { return newestTool(t, consumerGroups, args...) },
+		kafkaVersion:      func(args ...string) string { return tool(t, consumerGroups, args...) },
+		newestJavaVersion: func(args ...string) string { return newestTool(t, consumerGroups, args...) },
 	} {
 		row := func(args []string, fields ...string) []string {
 			t.Helper()

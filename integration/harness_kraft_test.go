@@ -12,16 +12,20 @@ import (
 	"time"
 )
 
-// The version of the subject that has the consumer protocol.
-const kraftVersion = "4.4.0"
+// kraftVersion is the version of the subject that has the consumer protocol.
+var kraftVersion = env("KBROKER_KRAFT_VERSION", newestJavaVersion)
 
 // kraftClusterID is what its storage is formatted with; every one is alone.
 const kraftClusterID = "MDEyMzQ1Njc4OWFiY2RlZg"
 
-// kraftJars is the directory of Kafka 4.x's and its tools' jars.
-var kraftJars = sync.OnceValues(func() (string, error) {
-	return cached("kafka-"+kraftVersion, mustRead("integration/java/kraft/pom.xml"), copyJars("kraft/pom.xml"))
-})
+// kraftJars is the directory of the jars of a Kafka 4.x and its tools.
+func kraftJars(version string) (string, error) {
+	kraftJarsMu.Lock()
+	defer kraftJarsMu.Unlock()
+	return cached("kafka-"+version, version+mustRead("integration/java/kraft/pom.xml"), copyJars("kraft/pom.xml", "-Dkafka.version="+version))
+}
+
+var kraftJarsMu sync.Mutex
 
 // kraftCommand is javaCommand for Kafka 4.x, which logs by log4j 2.
 func kraftCommand(heapMB int, classpath string, args ...string) []string {
@@ -47,7 +51,7 @@ func (b *broker) layOutKRaft(t testing.TB) {
 		b.setDefault(key, value)
 	}
 	b.writeProps(t)
-	jars, err := kraftJars()
+	jars, err := kraftJars(kraftVersion)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,10 +61,10 @@ func (b *broker) layOutKRaft(t testing.TB) {
 	}
 }
 
-// newestTool runs a command-line tool of Kafka 4.x.
+// newestTool runs a command-line tool of the newest Kafka.
 func newestTool(t testing.TB, class string, args ...string) string {
 	t.Helper()
-	jars, err := kraftJars()
+	jars, err := kraftJars(newestJavaVersion)
 	if err != nil {
 		t.Fatal(err)
 	}
