@@ -51,7 +51,9 @@ func updateMetadata(h *Handlers, c *Call) {
 
 // tell takes over what clients are told from now on.
 func (h *Handlers) tell(u metadata.Update) {
-	h.Metadata.Apply(u)
+	if behind := h.Metadata.Apply(u); behind > 0 {
+		h.Logger.Error().Int("partitions", behind).Msg("UpdateMetadata refused: leader epochs are behind those known, as when ZooKeeper has lost what it knew")
+	}
 	live := make([]cluster.BrokerID, 0, len(u.Brokers))
 	for _, b := range h.Metadata.Brokers() {
 		live = append(live, b.ID)

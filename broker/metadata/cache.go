@@ -85,21 +85,25 @@ func New() *Cache {
 		ids: map[cluster.TopicID]string{}, changed: make(chan struct{})}
 }
 
-// Apply takes over an update.
-func (c *Cache) Apply(u Update) {
+// Apply takes over an update, but for partitions whose leader epoch is behind the
+// one known: it never goes back in what clients are told, or they would take the
+// leader of before for the present one. It returns how many those were. (A topic
+// without an id may be another one of the same name: all is taken over.)
+func (c *Cache) Apply(u Update) (behind int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.controller = u.Controller
 	c.brokers = slices.Clone(u.Brokers)
 	slices.SortFunc(c.brokers, func(a, b Broker) int { return int(a.ID) - int(b.ID) })
 	for i := range u.Topics {
-		c.applyLocked(&u.Topics[i])
+		behind += c.applyLocked(&u.Topics[i])
 	}
 	close(c.changed)
 	c.changed = make(chan struct{})
+	return behind
 }
 
-func (c *Cache) applyLocked(t *Topic) {
+func (c *Cache) applyLocked(t *Topic) (behind int) {
 	old := c.topics[t.Name]
 	merged := &Topic{Name: t.Name, ID: t.ID}
 	if old != nil {
@@ -119,6 +123,8 @@ func (c *Cache) applyLocked(t *Topic) {
 			if found {
 				merged.Partitions = slices.Delete(merged.Partitions, i, i+1)
 			}
+		case found && !merged.ID.IsZero() && p.State.LeaderEpoch < merged.Partitions[i].State.LeaderEpoch:
+			behind++
 		case found:
 			merged.Partitions[i] = p
 		default:
@@ -128,12 +134,13 @@ func (c *Cache) applyLocked(t *Topic) {
 	if len(merged.Partitions) == 0 {
 		delete(c.topics, t.Name)
 		delete(c.ids, merged.ID)
-		return
+		return behind
 	}
 	c.topics[t.Name] = merged
 	if !merged.ID.IsZero() {
 		c.ids[merged.ID] = t.Name
 	}
+	return behind
 }
 
 // Changed is closed at the next update.

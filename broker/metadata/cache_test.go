@@ -54,3 +54,36 @@ func TestUpdatesMerge(t *testing.T) {
 		t.Error("a deleted topic's id still resolves")
 	}
 }
+
+// Rows 17 and 37 of the fault table: the leader epoch of a partition never goes
+// back in what clients are told. A partition without a leader keeps its epoch.
+func TestLeaderEpochNeverGoesBack(t *testing.T) {
+	id := cluster.TopicID{1}
+	at := func(leader cluster.BrokerID, epoch cluster.LeaderEpoch) Partition {
+		return Partition{State: cluster.LeaderAndISR{Leader: leader, LeaderEpoch: epoch}}
+	}
+	for _, c := range []struct {
+		what   string
+		id     cluster.TopicID
+		told   []Partition
+		behind int
+		leader cluster.BrokerID
+		epoch  cluster.LeaderEpoch
+	}{
+		{"no leader in the same epoch", id, []Partition{at(1, 4), at(cluster.NoBroker, 4)}, 0, cluster.NoBroker, 4},
+		{"the next epoch", id, []Partition{at(1, 4), at(2, 5)}, 0, 2, 5},
+		{"an older epoch", id, []Partition{at(1, 4), at(2, 3)}, 1, 1, 4},
+		{"older ones, and then a newer one", id, []Partition{at(1, 4), at(2, 0), at(3, 3), at(2, 6)}, 2, 2, 6},
+		{"of a topic without an id", cluster.TopicID{}, []Partition{at(1, 4), at(2, 0)}, 0, 2, 0},
+		{"deleted and made again", id, []Partition{at(1, 4), at(cluster.LeaderDuringDelete, -2), at(2, 0)}, 0, 2, 0},
+	} {
+		cache, behind := New(), 0
+		for _, p := range c.told {
+			behind += cache.Apply(Update{Topics: []Topic{{Name: "t", ID: c.id, Partitions: []Partition{p}}}})
+		}
+		topic, _ := cache.Topic("t")
+		if p, ok := topic.Partition(0); !ok || behind != c.behind || p.State.Leader != c.leader || p.State.LeaderEpoch != c.epoch {
+			t.Errorf("%s: leader %d in epoch %d, %d behind; want %d in %d, %d", c.what, p.State.Leader, p.State.LeaderEpoch, behind, c.leader, c.epoch, c.behind)
+		}
+	}
+}

@@ -76,6 +76,7 @@ type Host struct {
 
 	orders          sync.Mutex // one controller order at a time
 	controllerEpoch cluster.ControllerEpoch
+	refused         cluster.ControllerEpoch // the older one that was told of last
 
 	mu       sync.RWMutex // guards replicas and roles
 	replicas map[cluster.TopicPartition]*Replica
@@ -103,7 +104,7 @@ type ISRCounts struct{ Shrinks, Expands atomic.Int64 }
 // brings them up from the store's logs.
 func NewHost(o Options) *Host {
 	o.fill()
-	h := &Host{o: o, start: o.Clock.Now(), controllerEpoch: cluster.NoControllerEpoch,
+	h := &Host{o: o, start: o.Clock.Now(), controllerEpoch: cluster.NoControllerEpoch, refused: cluster.NoControllerEpoch,
 		replicas:     map[cluster.TopicPartition]*Replica{},
 		checkpointed: o.Store.LoadHighWatermarks()}
 	h.live.Store(&[]cluster.BrokerID{})
@@ -247,7 +248,7 @@ func (h *Host) applyLeaderAndISR(epoch cluster.ControllerEpoch, changes []RoleCh
 	for i, c := range changes {
 		r, err := h.applyOne(c)
 		if errs[i] = err; err != nil {
-			if !errors.Is(err, partition.ErrStaleEpoch) {
+			if !errors.Is(err, partition.ErrStaleEpoch) || !h.repeats(c) {
 				h.o.Logger.Error().Err(err).Stringer("partition", c.TP).Msg("LeaderAndIsr refused")
 			}
 			continue
@@ -264,9 +265,23 @@ func (h *Host) applyLeaderAndISR(epoch cluster.ControllerEpoch, changes []RoleCh
 	return errs, nil
 }
 
+// repeats reports whether a refused change is of the replica's own epoch, as in
+// the repeats that controllers send. An older one is not: either it comes late, or
+// ZooKeeper has forgotten what it knew.
+func (h *Host) repeats(c RoleChange) bool {
+	r, ok := h.Replica(c.TP)
+	return ok && c.State.LeaderEpoch == r.View().LeaderEpoch
+}
+
+// acceptControllerLocked tells of an older controller once: it goes on asking.
 func (h *Host) acceptControllerLocked(epoch cluster.ControllerEpoch) error {
 	if epoch < h.controllerEpoch {
-		return fmt.Errorf("%w: %d, newest seen %d", ErrStaleControllerEpoch, epoch, h.controllerEpoch)
+		err := fmt.Errorf("%w: %d, newest seen %d", ErrStaleControllerEpoch, epoch, h.controllerEpoch)
+		if epoch != h.refused {
+			h.refused = epoch
+			h.o.Logger.Error().Err(err).Msg("orders refused: their controller has been replaced, or ZooKeeper has lost what it knew")
+		}
+		return err
 	}
 	h.controllerEpoch = epoch
 	return nil

@@ -1,0 +1,203 @@
+package replica
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/kbroker/kbroker/cluster"
+	"github.com/kbroker/kbroker/internal/journal"
+	"github.com/kbroker/kbroker/logstore"
+	"github.com/kbroker/kbroker/logstore/producers"
+	"github.com/kbroker/kbroker/partition"
+	"github.com/kbroker/kbroker/protocol/record"
+	"github.com/rs/zerolog"
+)
+
+// Row 17 of the fault table: ZooKeeper was restored from an older snapshot, and
+// controllers of before, or states of before, come again. All of it is refused and
+// told of, the leader goes on in its epoch, and its log is as it was.
+func TestOlderEpochsAreRefused(t *testing.T) {
+	f := newFencing(t, 0, 1)
+	var log journal.Journal
+	f.h.o.Logger = zerolog.New(&log)
+	f.lead(7, 1)
+	for range 3 {
+		if err := f.appendSince(1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.h.AcceptController(5); err != nil {
+		t.Fatal(err)
+	}
+	change := func(leader cluster.BrokerID, epoch cluster.LeaderEpoch) []RoleChange {
+		return []RoleChange{{TP: cluster.TopicPartition{Topic: "a"},
+			State:      cluster.LeaderAndISR{Leader: leader, LeaderEpoch: epoch, ISR: []cluster.BrokerID{leader}},
+			Assignment: cluster.Assignment{Replicas: []cluster.BrokerID{1, 2, 3}}}}
+	}
+	same := func(when string) {
+		t.Helper()
+		v := f.r.View()
+		if v.Role != partition.Leader || v.LeaderEpoch != 7 || v.LEO != 3 || v.HW != 3 || f.r.log.LatestEpoch() != 7 {
+			t.Fatalf("%s: %+v, newest epoch in the log %d", when, v, f.r.log.LatestEpoch())
+		}
+	}
+	for range 2 {
+		if _, err := f.h.ApplyLeaderAndISR(4, change(2, 9)); !errors.Is(err, ErrStaleControllerEpoch) {
+			t.Errorf("LeaderAndIsr of an older controller: %v", err)
+		}
+		if _, err := f.h.ApplyStopReplica(4, []Stop{{TP: cluster.TopicPartition{Topic: "a"}, Epoch: 9, Delete: true}}); !errors.Is(err, ErrStaleControllerEpoch) {
+			t.Errorf("StopReplica of an older controller: %v", err)
+		}
+		if err := f.h.AcceptController(4); !errors.Is(err, ErrStaleControllerEpoch) {
+			t.Errorf("UpdateMetadata of an older controller: %v", err)
+		}
+		same("after an older controller")
+	}
+	if n := log.Count(`"level":"error"`, "4, newest seen 5", "ZooKeeper has lost"); n != 1 {
+		t.Errorf("told %d times:\n%s", n, log.String())
+	}
+
+	// A controller as new as the last one reads states of before.
+	for _, epoch := range []cluster.LeaderEpoch{0, 3, 6} {
+		for _, leader := range []cluster.BrokerID{1, 2} {
+			before := log.Count(`"level":"error"`, `"partition":"a-0"`, "LeaderAndIsr refused")
+			errs, err := f.h.ApplyLeaderAndISR(6, change(leader, epoch))
+			if err != nil || !errors.Is(errs[0], partition.ErrStaleEpoch) {
+				t.Errorf("leader %d in epoch %d: %v, %v", leader, epoch, err, errs)
+			}
+			if n := log.Count(`"level":"error"`, `"partition":"a-0"`, "LeaderAndIsr refused"); n != before+1 {
+				t.Errorf("leader %d in epoch %d is not told of:\n%s", leader, epoch, log.String())
+			}
+			same("after an older state")
+		}
+	}
+	if errs, err := f.h.ApplyStopReplica(6, []Stop{{TP: cluster.TopicPartition{Topic: "a"}, Epoch: 6, Delete: true}}); err != nil || !errors.Is(errs[0], ErrFencedStop) {
+		t.Errorf("a stop of an older epoch: %v, %v", err, errs)
+	}
+	same("after an older stop")
+	before := log.String()
+	if errs, err := f.h.ApplyLeaderAndISR(6, change(1, 7)); err != nil || !errors.Is(errs[0], partition.ErrStaleEpoch) {
+		t.Errorf("a repeat: %v, %v", err, errs)
+	}
+	if log.String() != before {
+		t.Errorf("a repeat is told of:\n%s", log.String()[len(before):])
+	}
+	if errs, err := f.h.ApplyLeaderAndISR(6, change(1, 8)); err != nil || errs[0] != nil || f.r.View().LeaderEpoch != 8 {
+		t.Errorf("a later epoch: %v, %v, %+v", err, errs, f.r.View())
+	}
+}
+
+// Row 5: a new leader knows where its epoch begins before a record of it is there.
+func TestNewLeaderKnowsItsEpochAtOnce(t *testing.T) {
+	f := newFencing(t, 0, 1)
+	for range 2 {
+		if err := f.appendSince(1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.lead(4, 1)
+	for _, c := range []struct {
+		asked, epoch cluster.LeaderEpoch
+		end          cluster.Offset
+	}{{0, 0, 0}, {1, 1, 2}, {3, 1, 2}, {4, 4, 2}, {5, -1, -1}} {
+		epoch, end, err := f.r.EndOffsetFor(4, c.asked)
+		if err != nil || epoch != c.epoch || end != c.end {
+			t.Errorf("the end of epoch %d is told as epoch %d at %d (%v), want %d at %d", c.asked, epoch, end, err, c.epoch, c.end)
+		}
+	}
+}
+
+// Row 22: without its checkpoint HW begins at the log's start. A follower cuts
+// nothing for that, and a leader tells no LATEST until it knows better.
+func TestHighWatermarkIsLost(t *testing.T) {
+	f := newFencing(t, 0, 1)
+	for range 3 {
+		if err := f.appendSince(1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := NewHost(Options{Self: 1, Store: f.h.o.Store, Clock: f.clock, Logger: zerolog.Nop(), TopicConfig: f.h.o.TopicConfig})
+	again.LiveBrokersChanged([]cluster.BrokerID{1, 2, 3})
+	f.h = again
+	f.follow(2)
+	f.r, _ = again.Replica(cluster.TopicPartition{Topic: "a"})
+	if err := f.r.AlignWithoutEpochs(2); err != nil {
+		t.Fatal(err)
+	}
+	if v := f.r.View(); v.HW != 0 || v.LEO != 3 {
+		t.Fatalf("as a follower: %+v", v)
+	}
+	f.lead(3, 1, 2)
+	if _, err := f.r.FindOffset(Latest, ToHW, cluster.NoLeaderEpoch, true); !errors.Is(err, partition.ErrOffsetNotAvailable) {
+		t.Errorf("LATEST with HW at the log's start: %v", err)
+	}
+	f.r.FollowerFetched(Follower{ID: 2, Epoch: cluster.NoBrokerEpoch}, 3, 3, 0)
+	if at, err := f.r.FindOffset(Latest, ToHW, cluster.NoLeaderEpoch, true); err != nil || at.Offset != 3 {
+		t.Errorf("LATEST once the follower has all: %+v, %v", at, err)
+	}
+}
+
+// Row 30 (KAFKA-15591): of a producer's batches the first is answered
+// NOT_LEADER_OR_FOLLOWER, and the second arrives once this broker leads.
+func TestSecondBatchBeforeTheFirst(t *testing.T) {
+	f := newFencing(t, 0, 1)
+	f.follow(2)
+	put := func(id cluster.ProducerID, seq int32) error {
+		b := record.NewBuilder(record.BuilderOptions{HasProducer: true, ProducerID: id, BaseSequence: seq})
+		b.Append(1, nil, bytes.Repeat([]byte("v"), 10), nil)
+		v := record.Validated{Buf: b.Build(), Batches: 1, Records: 1, ProducerID: id}
+		_, err := f.r.AppendAsLeader(&v, false, logstore.AppendOptions{})
+		return err
+	}
+	if err := put(9, 0); !errors.Is(err, partition.ErrNotLeader) {
+		t.Fatal(err)
+	}
+	f.lead(3, 1)
+	for _, c := range []struct {
+		what string
+		id   cluster.ProducerID
+		seq  int32
+		want error
+	}{
+		{"the second batch of who was sent away", 9, 1, producers.ErrOutOfOrderSequence},
+		{"a producer that may be older than the log", 10, 1, nil},
+		{"the first batch", 9, 0, nil},
+		{"the second batch after it", 9, 1, nil},
+	} {
+		if err := put(c.id, c.seq); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", c.what, err, c.want)
+		}
+	}
+	if leo := f.r.View().LEO; leo != 3 {
+		t.Errorf("LEO %d, want 3", leo)
+	}
+}
+
+// Row 26: the time steps back by an hour and forth by two. Followers that fetch
+// all the while stay in the ISR, and HW moves.
+func TestClockSteps(t *testing.T) {
+	f := newFencing(t, 0, 1, 2, 3)
+	fetched := func(to cluster.Offset) {
+		for _, id := range []cluster.BrokerID{2, 3} {
+			f.r.FollowerFetched(Follower{ID: id, Epoch: cluster.NoBrokerEpoch}, 1, to, 0)
+		}
+	}
+	fetched(0)
+	for i, step := range []time.Duration{-time.Hour, 0, 2 * time.Hour, -time.Hour, time.Second} {
+		f.clock.Advance(step)
+		fetched(cluster.Offset(i))
+		f.h.Tick()
+		if err := f.appendSince(1); err != nil {
+			t.Fatal(err)
+		}
+		fetched(cluster.Offset(i + 1))
+		if p, pending := f.r.Pending(); pending {
+			t.Fatalf("after a step of %v it proposes %+v", step, p)
+		}
+		if v := f.r.View(); v.HW != cluster.Offset(i+1) {
+			t.Errorf("after a step of %v: %+v", step, v)
+		}
+	}
+}
