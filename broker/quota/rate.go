@@ -6,14 +6,15 @@ import (
 )
 
 // Rate is how much was used of late, as Kafka measures it: the sum over the last
-// windows, the present one being part of them, by the time that they span.
+// windows, the present one being part of them, by the time that they span. Windows
+// are counted from the first use on by the monotonic clock: after a step back of
+// the wall clock the rate of before would stand for as long.
 type Rate struct {
 	mu     sync.Mutex
 	window time.Duration
 	counts []float64 // a ring; guarded by mu, as is all below
 	at     int64     // the number of the present window
-	begun  bool
-	first  int64 // the number of the first window ever used
+	begun  time.Time // the first use; zero: there was none
 }
 
 // NewRate makes a Rate of n windows (replication.quota.window.num and
@@ -41,9 +42,9 @@ func (r *Rate) PerSecond(now time.Time) float64 {
 	}
 	// The span counts whole windows but for the present one, and all but one of
 	// them at least: the first bytes of a quiet time are not a high rate.
-	into := time.Duration(now.UnixNano() - r.at*int64(r.window))
+	into := now.Sub(r.begun) - time.Duration(r.at)*r.window
 	span := time.Duration(len(r.counts)-1) * r.window
-	if elapsed := r.at - r.first; elapsed >= int64(len(r.counts)-1) {
+	if r.at >= int64(len(r.counts)-1) {
 		span += into
 	}
 	return sum / max(span, r.window).Seconds()
@@ -51,11 +52,10 @@ func (r *Rate) PerSecond(now time.Time) float64 {
 
 // advance empties the windows between the last use and now.
 func (r *Rate) advance(now time.Time) {
-	at := now.UnixNano() / int64(r.window)
-	if !r.begun {
-		r.begun, r.at, r.first = true, at, at
-		return
+	if r.begun.IsZero() {
+		r.begun = now
 	}
+	at := int64(now.Sub(r.begun) / r.window)
 	for i := r.at + 1; i <= min(at, r.at+int64(len(r.counts))); i++ {
 		r.counts[i%int64(len(r.counts))] = 0
 	}

@@ -27,3 +27,18 @@ func TestRate(t *testing.T) {
 		t.Errorf("1000 at once: %.1f a second, want 1000 over 10 to 10.5 s", got)
 	}
 }
+
+// Windows begin with the first use, whatever the time is then.
+func TestRateBeginsWithItsFirstUse(t *testing.T) {
+	r := NewRate(2, time.Second)
+	at := func(ms int64) time.Time { return time.UnixMilli(1_000_900 + ms) }
+	r.Add(at(0), 10)
+	for _, c := range []struct {
+		ms   int64
+		want float64
+	}{{0, 10}, {999, 10}, {1000, 10}, {1500, 10 / 1.5}, {2000, 0}} {
+		if got := r.PerSecond(at(c.ms)); got != c.want {
+			t.Errorf("after %d ms: %v a second, want %v", c.ms, got, c.want)
+		}
+	}
+}
