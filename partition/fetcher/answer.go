@@ -165,8 +165,12 @@ func (f *fetcher) outOfRange(p *followed) error {
 		return p.Replica.CutAt(p.Epoch, end)
 	}
 	start, err := f.listOffset(p, earliest)
-	if err != nil || start <= own.LEO {
+	if err != nil {
 		return err
+	}
+	if start <= own.LEO { // its log has grown meanwhile, or it knows none of this one's epochs
+		f.delay(p)
+		return nil
 	}
 	f.log.Warn().Stringer("partition", p.tp).Int64("from", int64(own.LEO)).Int64("to", int64(start)).Msg("the leader's log starts later, starting over there")
 	p.inSess = false

@@ -383,6 +383,38 @@ func TestOutOfRange(t *testing.T) {
 	}
 }
 
+// A leader that knows none of the follower's epochs, as when ZooKeeper has lost what
+// it knew and all have restarted (row 17): nothing is cut, and it is not asked again
+// at once.
+func TestOutOfRangeWithinTheLog(t *testing.T) {
+	r := newRig(t)
+	rep := r.follow(a0, leader, 5)
+	h, f := r.fetch()
+	r.answerFetch(h, f, 9, part{a0, hw(2), batch(0, 4, 5)})
+	for range 2 {
+		h, f = r.fetch()
+		if f.SessionEpoch == 0 {
+			t.Fatal("a new session: the partition would be named anew")
+		}
+		asked := time.Now()
+		r.answerFetch(h, f, 9, part{a0, func(a *kmsg.FetchResponseTopicPartition) { a.ErrorCode = int16(protocol.ErrOffsetOutOfRange) }, nil})
+		for _, offset := range []int64{7, 0} { // LATEST, EARLIEST
+			h, req := r.request()
+			resp := req.(*kmsg.ListOffsetsRequest).ResponseKind().(*kmsg.ListOffsetsResponse)
+			a := kmsg.NewListOffsetsResponseTopicPartition()
+			a.Offset = offset
+			resp.Topics = []kmsg.ListOffsetsResponseTopic{{Topic: "a", Partitions: []kmsg.ListOffsetsResponseTopicPartition{a}}}
+			r.answer(h, resp)
+		}
+		h, f = r.fetch()
+		if took := time.Since(asked); took < firstBackoff {
+			t.Errorf("asked again after %v", took)
+		}
+		check(t, rep, 4, 2)
+		r.answerFetch(h, f, 9)
+	}
+}
+
 // An unreachable leader is tried again, and what it led before is not lost.
 func TestLeaderGone(t *testing.T) {
 	r := newRig(t)
