@@ -172,3 +172,30 @@ func TestRetentionOverClockSteps(t *testing.T) {
 		t.Errorf("LEO %d", l.LEO())
 	}
 }
+
+// Row 26: flush.ms holds when the clock has stepped back, and is not needed then.
+func TestFlushByAgeOverAClockStep(t *testing.T) {
+	cfg := testConfig()
+	cfg.FlushMs = time.Minute
+	r := newRig(t, vfs.NewMem(), cfg)
+	r.open()
+	defer r.close()
+	l := r.create(tpA)
+	step := func(d time.Duration, point cluster.Offset) {
+		t.Helper()
+		r.clock.Advance(d)
+		if r.s.flushOld(); l.RecoveryPoint() != point {
+			t.Errorf("after a step of %v: recovery point %d, want %d", d, l.RecoveryPoint(), point)
+		}
+	}
+	mustAppend(t, l, batchOf(1, 10, testStartMs), 0)
+	step(time.Second, 0)
+	step(-time.Hour, 1)
+	mustAppend(t, l, batchOf(1, 10, testStartMs), 0)
+	step(59*time.Second, 1)
+	step(time.Second, 2)
+	cfg.FlushMs = config.Never
+	l.SetConfig(cfg)
+	mustAppend(t, l, batchOf(1, 10, testStartMs), 0)
+	step(-time.Hour, 2)
+}

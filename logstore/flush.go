@@ -5,6 +5,7 @@ import (
 	"io/fs"
 
 	"github.com/kbroker/kbroker/cluster"
+	"github.com/kbroker/kbroker/config"
 )
 
 // Flush makes the log durable up to an offset, exclusive. Concurrent callers
@@ -153,7 +154,8 @@ func (l *Log) flushInBackground(upTo cluster.Offset) {
 // flushIfOld flushes a log whose unflushed data is older than flush.ms.
 func (l *Log) flushIfOld(nowMs int64) {
 	l.append.Lock()
-	due := nowMs-l.lastFlush >= millis(l.config().FlushMs)
+	flushMs, age := l.config().FlushMs, nowMs-l.lastFlush
+	due := age >= millis(flushMs) || age < 0 && flushMs != config.Never // the clock has stepped back
 	l.append.Unlock()
 	if due {
 		l.flushInBackground(l.LEO())
