@@ -350,10 +350,12 @@ func (s *Shard) checkRetention() {
 		}
 		room := sweepRecords - len(s.out.Records)
 		if len(gone) > room {
-			s.cleanup(g, gone[:room])
+			s.drop(g, gone[:room])
 			break
 		}
-		s.cleanup(g, gone)
+		if s.drop(g, gone) {
+			s.bury(g)
+		}
 		s.sweep = s.sweep[1:]
 	}
 	if len(s.sweep) > 0 {

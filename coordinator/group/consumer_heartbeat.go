@@ -312,10 +312,11 @@ func (m *consumer) told(r coordinator.Request, req *kmsg.ConsumerGroupHeartbeatR
 // advance works out the group's epoch, its target and the next step of a member
 // that has become next. replaced is the member in whose place it came.
 func (p *plan) advance(old, next *consumer, replaced string, owned *assign.Set, may func(string) bool) (*consumer, *refusal) {
-	bump := p.c.epoch == 0
+	bump := p.c.epoch == 0 // of a classic group that was still coming together
 	if next != old && !next.sameIdentity(old) || p.c.members[next.id] == nil && replaced == "" {
 		p.write(memberRecord(p.id, next))
-		bump = bump || !slices.Equal(next.topics, old.topics)
+		was := preferred(p.c.votes, p.s.config.Consumer.Assignors)
+		bump = bump || !slices.Equal(next.topics, old.topics) || p.assignor(old, next, replaced) != was
 	}
 	changed, err := p.resolve(old.regex, next.regex, may)
 	if err != nil {

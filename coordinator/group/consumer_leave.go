@@ -109,6 +109,9 @@ func (s *Shard) removeConsumers(g *group, gone ...*consumer) {
 		}))
 	}
 	p.bump(hash)
+	if len(gone) == len(p.c.members) {
+		p.write(targetEpochRecord(p.id, p.epoch, 0)) // the target of nobody
+	}
 	p.take()
 }
 

@@ -49,7 +49,7 @@ func (p *plan) upgrade(g *group) *refusal {
 	for _, m := range members {
 		p.write(targetRecord(p.id, m.id, m.assigned))
 	}
-	p.write(targetEpochRecord(p.id, next.targetEpoch))
+	p.write(targetEpochRecord(p.id, next.targetEpoch, 0))
 	for _, m := range members {
 		p.write(currentRecord(p.id, m))
 	}

@@ -65,13 +65,7 @@ func (k consumerKey) record(fields []byte) coordinator.Record {
 func v0() []byte { return []byte{0, 0} }
 
 func epochRecord(group string, epoch int32, hash uint64) coordinator.Record {
-	b := appendInt32(v0(), epoch)
-	if hash != 0 {
-		b = append(b, 1, 0, 8) // one tagged field, number 0, of 8 bytes
-		b = binary.BigEndian.AppendUint64(b, hash)
-	} else {
-		b = noTags(b)
-	}
+	b := endWithLong(appendInt32(v0(), epoch), hash)
 	return consumerKey{epochKey, group, ""}.record(b)
 }
 
@@ -92,11 +86,14 @@ func memberRecord(group string, m *consumer) coordinator.Record {
 	b = appendCompact(b, m.clientID)
 	b = appendCompact(b, m.clientHost)
 	b = appendTexts(b, m.topics)
-	b = appendOptional(b, m.regex)
+	b = appendCompact(b, m.regex)
 	b = appendInt32(b, m.rebalanceMs)
 	b = appendOptional(b, m.assignor)
 	if m.classic == nil {
-		return consumerKey{memberKey, group, m.id}.record(noTags(b))
+		// Tagged field 0 of one byte, which says null. Where it is missing, Kafka sees
+		// a member of the classic protocol.
+		b = append(b, 1, 0, 1, 0)
+		return consumerKey{memberKey, group, m.id}.record(b)
 	}
 	field := appendInt32([]byte{1}, m.classic.sessionMs) // 1: not null
 	field = appendCompactLength(field, len(m.classic.protocols))
@@ -116,7 +113,7 @@ func (m *consumer) readMember(r *reader) {
 	m.rebalanceMs, m.assignor = r.int32(), r.optional()
 	m.classic = nil
 	r.tagged(func(tag int, f *reader) {
-		if tag != 0 || f.int8() < 0 {
+		if tag != 0 || f.int8() <= 0 {
 			return
 		}
 		c := &classicMember{sessionMs: f.int32()}
@@ -131,8 +128,11 @@ func (m *consumer) readMember(r *reader) {
 	})
 }
 
-func targetEpochRecord(group string, epoch int32) coordinator.Record {
-	return consumerKey{targetEpochKey, group, ""}.record(noTags(appendInt32(v0(), epoch)))
+// targetEpochRecord has the time at which the target was made, in milliseconds,
+// which Kafka since 4.3 looks at; 0 where nothing was worked out.
+func targetEpochRecord(group string, epoch int32, at int64) coordinator.Record {
+	b := endWithLong(appendInt32(v0(), epoch), uint64(at))
+	return consumerKey{targetEpochKey, group, ""}.record(b)
 }
 
 func targetRecord(group, member string, set assign.Set) coordinator.Record {

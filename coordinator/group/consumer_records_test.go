@@ -16,7 +16,7 @@ import (
 	"github.com/kbroker/kbroker/coordinator/assign"
 )
 
-// kafkaRecords are records that Apache Kafka 4.1.0's own classes wrote
+// kafkaRecords are records that Apache Kafka 4.4.0's own classes wrote
 // (testdata/kafka/ConsumerRecords.java), by name.
 func kafkaRecords(t *testing.T) map[string]coordinator.Record {
 	f, err := os.Open("testdata/consumer_records.txt")
@@ -71,7 +71,8 @@ func ourRecords() map[string]coordinator.Record {
 		"member+least":     memberRecord("g", least),
 		"member+most":      memberRecord("g", most),
 		"member+none":      gone(memberKey, "g", "m-1"),
-		"targetepoch":      targetEpochRecord("g", 9),
+		"targetepoch":      targetEpochRecord("g", 9, 0),
+		"targetepoch+at":   targetEpochRecord("g", 9, 1700000000000),
 		"targetepoch+none": gone(targetEpochKey, "g", ""),
 		"target":           targetRecord("g", "m-1", assign.Set{{Topic: one, Partitions: []int32{0, 2, 300}}, {Topic: two, Partitions: []int32{1}}}),
 		"target+empty":     targetRecord("g", "m-1", nil),
@@ -122,7 +123,7 @@ func TestConsumerRecordsReadBack(t *testing.T) {
 			case "member":
 				again = memberRecord(id, c.members["m-1"])
 			case "targetepoch":
-				again = targetEpochRecord(id, c.targetEpoch)
+				again = targetEpochRecord(id, c.targetEpoch, 0)
 			case "target":
 				again = targetRecord(id, "m-1", c.target["m-1"])
 			case "current":

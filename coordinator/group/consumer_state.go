@@ -16,7 +16,7 @@ import (
 // records say, and what follows from them.
 type consumers struct {
 	epoch       int32 // grows with each change that asks for a new target
-	targetEpoch int32 // epoch of the target; -1 for none yet
+	targetEpoch int32 // epoch of the target, at most the group's; -1 where its record was ended
 	hash        uint64
 	// partitionsRecord: Kafka 4.0 has left its record of partitions here.
 	partitionsRecord bool
@@ -38,8 +38,8 @@ type consumers struct {
 
 func newConsumers() *consumers {
 	return &consumers{
-		targetEpoch: -1,
-		members:     map[string]*consumer{}, target: map[string]assign.Set{}, regexes: map[string]*resolved{},
+		epoch: 1, targetEpoch: 1, // as in Kafka since 4.3: of a group for which nothing was worked out
+		members: map[string]*consumer{}, target: map[string]assign.Set{}, regexes: map[string]*resolved{},
 		static: map[string]string{}, topics: map[string]int{}, readers: map[string]int{}, votes: map[string]int{},
 		supported: map[string]int{}, owner: map[cluster.TopicID]map[int32]string{},
 	}

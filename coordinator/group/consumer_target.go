@@ -18,7 +18,8 @@ func (p *plan) resolve(old, next string, may func(string) bool) (changed bool, e
 	}
 	readers := maps.Clone(p.c.readers)
 	if old != next {
-		changed = true
+		// One that the group does not know yet changes nothing until it matches.
+		changed = old != "" || p.regexes[next] != nil
 		if old != "" {
 			add(readers, old, -1)
 		}
@@ -53,7 +54,7 @@ func (p *plan) resolve(old, next string, may func(string) bool) (changed bool, e
 		if was != nil && slices.Equal(was.topics, now.topics) {
 			continue
 		}
-		changed = true
+		changed = changed || was != nil || len(now.topics) > 0
 		p.keepRegex(regex, now)
 	}
 	return changed, nil
@@ -148,7 +149,7 @@ func (p *plan) retarget(old, next *consumer, replaced string) assign.Set {
 			p.write(targetRecord(p.id, m.id, sets[i]))
 		}
 	}
-	p.write(targetEpochRecord(p.id, p.epoch))
+	p.write(targetEpochRecord(p.id, p.epoch, p.s.ms))
 	return mine
 }
 

@@ -38,6 +38,15 @@ func appendInt32(dst []byte, n int32) []byte { return binary.BigEndian.AppendUin
 // noTags ends a structure without tagged fields.
 func noTags(dst []byte) []byte { return append(dst, 0) }
 
+// endWithLong ends a structure with tagged field 0 of 8 bytes, which is left out
+// for 0.
+func endWithLong(dst []byte, n uint64) []byte {
+	if n == 0 {
+		return noTags(dst)
+	}
+	return binary.BigEndian.AppendUint64(append(dst, 1, 0, 8), n)
+}
+
 func appendSet(dst []byte, set assign.Set) []byte { return appendSetSince(dst, set, nil) }
 
 func appendSetSince(dst []byte, set assign.Set, since sinceEpochs) []byte {

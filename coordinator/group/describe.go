@@ -129,8 +129,17 @@ func (g *group) known() []partition {
 	return slices.Compact(out)
 }
 
-// cleanup drops offsets, and an empty group that has none left.
+// cleanup drops offsets, and an empty group of the classic protocol that has none
+// left. One of the consumer protocol stays until the next retention check, as in
+// Kafka 4.
 func (s *Shard) cleanup(g *group, gone []partition) {
+	if s.drop(g, gone) && !g.isConsumer() {
+		s.bury(g)
+	}
+}
+
+// drop ends offsets and reports whether nothing of the group is left.
+func (s *Shard) drop(g *group, gone []partition) bool {
 	drop, committed := make(map[partition]bool, len(gone)), 0
 	for _, p := range gone {
 		_, had := g.offset(p)
@@ -143,9 +152,7 @@ func (s *Shard) cleanup(g *group, gone []partition) {
 		}
 		s.tombstone(g, p)
 	}
-	if committed == g.count && !g.waitsBeyond(drop) && g.empty() && len(g.classic.pending) == 0 {
-		s.bury(g)
-	}
+	return committed == g.count && !g.waitsBeyond(drop) && g.empty() && len(g.classic.pending) == 0
 }
 
 // waitsBeyond reports whether an open transaction has written to others than these.

@@ -7,7 +7,7 @@ import org.apache.kafka.server.common.ApiMessageAndVersion;
 
 /**
  * Prints records of consumer groups as Apache Kafka writes them:
- * java -cp 'kafka-group-coordinator-4.1.0 and what it needs' ConsumerRecords.java > ../consumer_records.txt
+ * java -cp 'kafka-group-coordinator-4.4.0 and what it needs' ConsumerRecords.java > ../consumer_records.txt
  */
 public class ConsumerRecords {
     static final GroupCoordinatorRecordSerde SERDE = new GroupCoordinatorRecordSerde();
@@ -34,7 +34,7 @@ public class ConsumerRecords {
 
         var member = new ConsumerGroupMemberMetadataKey().setGroupId("g").setMemberId("m-1");
         print("member+least", CoordinatorRecord.record(member, v0(new ConsumerGroupMemberMetadataValue().setClientId("c").setClientHost("/127.0.0.1")
-            .setSubscribedTopicNames(List.of()).setInstanceId(null).setRackId(null).setSubscribedTopicRegex(null).setRebalanceTimeoutMs(-1).setServerAssignor(null))));
+            .setSubscribedTopicNames(List.of()).setInstanceId(null).setRackId(null).setSubscribedTopicRegex("").setRebalanceTimeoutMs(-1).setServerAssignor(null).setClassicMemberMetadata(null))));
         print("member+most", CoordinatorRecord.record(member, v0(new ConsumerGroupMemberMetadataValue().setClientId("").setClientHost("/127.0.0.1")
             .setSubscribedTopicNames(List.of("a", "b")).setInstanceId("i").setRackId("r").setSubscribedTopicRegex("x.*").setRebalanceTimeoutMs(300000).setServerAssignor("range")
             .setClassicMemberMetadata(new ConsumerGroupMemberMetadataValue.ClassicMemberMetadata().setSessionTimeoutMs(45000).setSupportedProtocols(List.of(
@@ -44,6 +44,7 @@ public class ConsumerRecords {
 
         var target = new ConsumerGroupTargetAssignmentMetadataKey().setGroupId("g");
         print("targetepoch", CoordinatorRecord.record(target, v0(new ConsumerGroupTargetAssignmentMetadataValue().setAssignmentEpoch(9))));
+        print("targetepoch+at", CoordinatorRecord.record(target, v0(new ConsumerGroupTargetAssignmentMetadataValue().setAssignmentEpoch(9).setAssignmentTimestamp(1700000000000L))));
         print("targetepoch+none", CoordinatorRecord.tombstone(target));
 
         var mine = new ConsumerGroupTargetAssignmentMemberKey().setGroupId("g").setMemberId("m-1");
