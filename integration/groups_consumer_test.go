@@ -17,6 +17,7 @@ func TestConsumerGroupMembers(t *testing.T) {
 	x.describe(1)
 	x.listed()
 	x.beat("m1 joins", join(beat{member: "m1", topics: []string{"a"}, rack: "r1"}))
+	x.say("that is epoch %d", x.first)
 	x.beat("m1 again", beat{member: "m1"})
 	x.beat("m1 owns", beat{member: "m1", owned: "a:0,1,2,3"})
 	x.describe(1)
@@ -25,6 +26,7 @@ func TestConsumerGroupMembers(t *testing.T) {
 		`described: GROUP_ID_NOT_FOUND `,
 		`not listed`,
 		`m1 joins: epoch +0 has a:0,1,2,3`,
+		`that is epoch 2`,
 		`m1 again: epoch +0`,
 		`m1 owns: epoch +0`,
 		`described: Stable +0/+0 uniform`,
@@ -77,7 +79,7 @@ func TestConsumerGroupMembers(t *testing.T) {
 		`described: Stable +3/+3 uniform`,
 		`  m2 <null>/integration /127.0.0.1 rack <null> epoch +3 topics a regex  has a:0,1,2,3 wants a:0,1,2,3 type 1`,
 		`m2 leaves: epoch -1`,
-		`described: Empty +4/any uniform`,
+		`described: Empty +4/+4 uniform`,
 		`listed: consumer Empty "consumer"`)
 }
 
@@ -163,7 +165,7 @@ func TestConsumerGroupStatic(t *testing.T) {
 		`m3 leaves: epoch -1`,
 		`m1 gets: epoch +2 has a:0,1,2,3`,
 		`m1 leaves: epoch -1`,
-		`described: Empty +3/any uniform`)
+		`described: Empty +3/+3 uniform`)
 }
 
 // Epochs that are too old or too new, of heartbeats, commits and fetches.
@@ -213,17 +215,13 @@ func TestConsumerGroupEpochs(t *testing.T) {
 		x.say("delete: %s", codeName(ask[*kmsg.DeleteGroupsResponse](t, x.w, del).Groups[0].ErrorCode))
 	}
 	deleted()
-	offsets := kmsg.NewPtrOffsetDeleteRequest()
-	offsets.Group = x.group
-	offsets.Topics = []kmsg.OffsetDeleteRequestTopic{{Topic: x.topic("a"), Partitions: []kmsg.OffsetDeleteRequestTopicPartition{{Partition: 0}}}}
-	forgotten := func() {
-		x.say("delete an offset: %s", codeName(ask[*kmsg.OffsetDeleteResponse](t, x.w, offsets).Topics[0].Partitions[0].ErrorCode))
-	}
-	forgotten()
+	x.forget()
 	d := describedGroup(t, x.w, x.group)
 	x.say("described as a classic group: %s %q %q, %d members", codeName(d.ErrorCode), d.State, d.ProtocolType, len(d.Members))
 	x.beat("m1 leaves", beat{member: "m1", epoch: -1})
 	x.commit("commit of nobody", "", -1, 9)
+	x.forget()
+	x.describe(1)
 	deleted()
 	x.describe(1)
 	x.is(
@@ -232,8 +230,102 @@ func TestConsumerGroupEpochs(t *testing.T) {
 		`described as a classic group: ok "Dead" "", 0 members`,
 		`m1 leaves: epoch -1`,
 		`commit of nobody: ok`,
+		`delete an offset: ok`,
+		`described: Empty +2/+2 uniform`,
 		`delete: ok`,
 		`described: GROUP_ID_NOT_FOUND `)
+}
+
+// Who names an assignor changes the group's, and with it the target; what most
+// members name counts.
+func TestConsumerGroupAssignors(t *testing.T) {
+	x := newConsumerTalk(t, sharedConsumerGroups(t), "a")
+	x.beat("m1 joins", join(beat{member: "m1", topics: []string{"a"}}))
+	x.beat("m1 names one", beat{member: "m1", assignor: "range"})
+	x.describe(1)
+	x.beat("m1 names it again", beat{member: "m1", epoch: 1, assignor: "range"})
+	x.beat("m2 joins", join(beat{member: "m2", topics: []string{"a"}, assignor: "range"}))
+	x.beat("m1 names the first", beat{member: "m1", epoch: 1, assignor: "uniform", owned: "a:0,1"})
+	x.beat("m2 names it, too", beat{member: "m2", epoch: 2, assignor: "uniform", owned: "-"})
+	x.describe(1)
+	x.is(
+		`m1 joins: epoch +0 has a:0,1,2,3`,
+		`m1 names one: epoch +1`,
+		`described: Stable +1/+1 range`,
+		`  m1 <null>/integration /127.0.0.1 rack <null> epoch +1 topics a regex  has a:0,1,2,3 wants a:0,1,2,3 type 1`,
+		`m1 names it again: epoch +1`,
+		`m2 joins: epoch +2 has -`,
+		`m1 names the first: epoch +3 has a:0,1`,
+		`m2 names it, too: epoch +3 has a:2,3`,
+		`described: Stable +3/+3 uniform`,
+		`  m1 <null>/integration /127.0.0.1 rack <null> epoch +3 topics a regex  has a:0,1 wants a:0,1 type 1`,
+		`  m2 <null>/integration /127.0.0.1 rack <null> epoch +3 topics a regex  has a:2,3 wants a:2,3 type 1`)
+}
+
+// Members that read what an expression matches. Kafka looks for it between two
+// heartbeats, and kbroker at once: what comes of it is compared.
+func TestConsumerGroupExpressions(t *testing.T) {
+	x := newConsumerTalk(t, sharedConsumerGroups(t), "a", "b")
+	regex := ptr(x.group + `\.[ac]`)
+	x.joinUntilAssigned(beat{member: "r1", regex: regex})
+	x.say("that is epoch %d", x.first)
+	x.describe(1)
+	x.beat("r2 joins", join(beat{member: "r2", regex: regex}))
+	x.beat("r1 hears", beat{member: "r1"})
+	x.beat("r1 gives up", beat{member: "r1", owned: "a:0,1"})
+	x.beat("r2 gets", beat{member: "r2", epoch: 1})
+	x.beat("r1 reads b by name", beat{member: "r1", epoch: 1, topics: []string{"b"}, regex: ptr(""), owned: "a:0,1"})
+	x.describe(1)
+	x.beat("r1 gives up", beat{member: "r1", epoch: 1, owned: "-"})
+	x.beat("r2 gets", beat{member: "r2", epoch: 1, owned: "a:2,3"})
+	x.beat("r2 leaves", beat{member: "r2", epoch: -1})
+	x.describe(1)
+	x.beat("r1 leaves", beat{member: "r1", epoch: -1})
+	x.describe(1)
+	x.is(
+		`r1 joins: epoch +0 has a:0,1,2,3`,
+		`that is epoch 2`,
+		`described: Stable +0/+0 uniform`,
+		`  r1 <null>/integration /127.0.0.1 rack <null> epoch +0 topics - regex G\.[ac] has a:0,1,2,3 wants a:0,1,2,3 type 1`,
+		`r2 joins: epoch +1 has -`,
+		`r1 hears: epoch +0 has a:0,1`,
+		`r1 gives up: epoch +1`,
+		`r2 gets: epoch +1 has a:2,3`,
+		`r1 reads b by name: epoch +1 has -`,
+		`described: Reconciling +2/+2 uniform`,
+		`  r1 <null>/integration /127.0.0.1 rack <null> epoch +1 topics b regex  has a:0,1 wants b:0,1,2,3 type 1`,
+		`  r2 <null>/integration /127.0.0.1 rack <null> epoch +1 topics - regex G\.[ac] has a:2,3 wants a:0,1,2,3 type 1`,
+		`r1 gives up: epoch +2 has b:0,1,2,3`,
+		`r2 gets: epoch +2 has a:0,1,2,3`,
+		`r2 leaves: epoch -1`,
+		`described: Assigning +3/+2 uniform`,
+		`  r1 <null>/integration /127.0.0.1 rack <null> epoch +2 topics b regex  has b:0,1,2,3 wants b:0,1,2,3 type 1`,
+		`r1 leaves: epoch -1`,
+		`described: Empty +4/+4 uniform`)
+}
+
+// Members that read nothing ask for no target: the group is in the epoch that all
+// begin with.
+func TestConsumerGroupOfNothing(t *testing.T) {
+	x := newConsumerTalk(t, sharedConsumerGroups(t))
+	x.beat("m1 joins", join(beat{member: "m1", regex: ptr("nothing-.*")}))
+	x.say("that is epoch %d", x.first)
+	x.beat("m1 again", beat{member: "m1"})
+	x.beat("m2 joins", join(beat{member: "m2", regex: ptr("")}))
+	x.describe(1)
+	x.beat("m1 leaves", beat{member: "m1", epoch: -1})
+	x.describe(1)
+	x.is(
+		`m1 joins: epoch +0 has -`,
+		`that is epoch 1`,
+		`m1 again: epoch +0`,
+		`m2 joins: epoch +0 has -`,
+		`described: Stable +0/+0 uniform`,
+		`  m1 <null>/integration /127.0.0.1 rack <null> epoch +0 topics - regex nothing-.* has - wants - type 1`,
+		`  m2 <null>/integration /127.0.0.1 rack <null> epoch +0 topics - regex  has - wants - type 1`,
+		`m1 leaves: epoch -1`,
+		`described: Assigning +1/+0 uniform`,
+		`  m2 <null>/integration /127.0.0.1 rack <null> epoch +0 topics - regex  has - wants - type 1`)
 }
 
 // Kafka's command for groups, of 3.9.2 and of 4.4.0, on a group of the consumer

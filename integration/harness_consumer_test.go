@@ -16,7 +16,7 @@ import (
 
 // consumerTalk is a conversation about one group of the consumer protocol by raw
 // frames: every answer becomes a line. Epochs are counted from the first one that
-// the group gave, since Kafka 4.4 begins elsewhere than those before it.
+// the group gave, since Kafka before 4.3 begins elsewhere.
 type consumerTalk struct {
 	t     testing.TB
 	w     *wire
@@ -218,6 +218,23 @@ func (x *consumerTalk) beat(what string, h beat) *kmsg.ConsumerGroupHeartbeatRes
 	return resp
 }
 
+// joinUntilAssigned has a member join and beat until it has something, and notes
+// that only. The epoch that it is in then is the first.
+func (x *consumerTalk) joinUntilAssigned(h beat) {
+	x.t.Helper()
+	req := x.request(join(h))
+	eventually(x.t, waitMetadata, h.member+" has something", func() error {
+		resp := ask[*kmsg.ConsumerGroupHeartbeatResponse](x.t, x.w, req)
+		if resp.ErrorCode != errNone || resp.Assignment == nil || len(resp.Assignment.Topics) == 0 {
+			req = x.request(beat{member: h.member})
+			req.MemberEpoch = resp.MemberEpoch
+			return fmt.Errorf("%s in epoch %d", codeName(resp.ErrorCode), resp.MemberEpoch)
+		}
+		x.say("%s joins: epoch %s has %s", h.member, x.epoch(resp.MemberEpoch), x.parts(resp.Assignment.Topics))
+		return nil
+	})
+}
+
 func (x *consumerTalk) parts(topics []kmsg.ConsumerGroupHeartbeatResponseAssignmentTopic) string {
 	var out []string
 	for _, t := range topics {
@@ -250,11 +267,7 @@ func (x *consumerTalk) describe(version int16) {
 		x.say("described: %s %s", codeName(g.ErrorCode), g.State)
 		return
 	}
-	target := x.epoch(g.AssignmentEpoch)
-	if g.State == "Empty" {
-		target = "any" // Kafka 4.4 counts it on, those before it do not
-	}
-	x.say("described: %s %s/%s %s", g.State, x.epoch(g.Epoch), target, g.AssignorName)
+	x.say("described: %s %s/%s %s", g.State, x.epoch(g.Epoch), x.epoch(g.AssignmentEpoch), g.AssignorName)
 	if g.AuthorizedOperations&groupOperations != groupOperations {
 		x.say("operations %b", uint32(g.AuthorizedOperations))
 	}
@@ -292,6 +305,15 @@ func (x *consumerTalk) commit(what, member string, epoch int32, version int16) {
 		req.Generation += x.first
 	}
 	x.say("%s: %s", what, codeName(commitCode(x.t, x.w, req)))
+}
+
+// forget notes the answer to an OffsetDelete of what commit commits.
+func (x *consumerTalk) forget() {
+	x.t.Helper()
+	req := kmsg.NewPtrOffsetDeleteRequest()
+	req.Group = x.group
+	req.Topics = []kmsg.OffsetDeleteRequestTopic{{Topic: x.topic("a"), Partitions: []kmsg.OffsetDeleteRequestTopicPartition{{Partition: 0}}}}
+	x.say("delete an offset: %s", codeName(ask[*kmsg.OffsetDeleteResponse](x.t, x.w, req).Topics[0].Partitions[0].ErrorCode))
 }
 
 // fetch notes the answer to an OffsetFetch of a member in an epoch.
