@@ -71,7 +71,7 @@ func TestStoppedUnderLoad(t *testing.T) {
 		w := dial(t, b)
 		awaitTopic(t, w, topic, 1)
 		for i, p := range ps {
-			if last := next[i] - 1; last >= 0 {
+			if last := next[i] - 1; last >= 0 && subject == kbroker { // Apache Kafka knows the very last batch only, acked or not
 				name := fmt.Sprintf("%d/%d/%d", p.id, p.epoch, last)
 				wantProduced(t, name+" again", tryProduce(t, w, topic, 0, one(p, last, 1)), errNone, at[name])
 			}
