@@ -87,6 +87,22 @@ func TestProducerGoesOnAtTheNextLeader(t *testing.T) {
 	if _, s := c.leader(tp); s.LEO != 8 {
 		t.Errorf("LEO %d, want 8", s.LEO)
 	}
+	// The first ones, when more came since than are known with their offsets: the
+	// Java producer sends so much to the next leader while the last one holds an
+	// answer back, and would try again for good.
+	for seq := int32(8); seq < 14; seq++ {
+		if code, at := produced(ask[*kmsg.ProduceResponse](t, conn, numbered("t", -1, 70, seq))); code != 0 || at != int64(seq) {
+			t.Fatalf("batch %d: %v at %d", seq, code, at)
+		}
+	}
+	for seq := range int32(4) {
+		if code, at := produced(ask[*kmsg.ProduceResponse](t, conn, numbered("t", -1, 70, seq))); code != protocol.ErrDuplicateSequenceNumber || at != -1 {
+			t.Errorf("batch %d again: %v at %d", seq, code, at)
+		}
+	}
+	if _, s := c.leader(tp); s.LEO != 14 {
+		t.Errorf("LEO %d, want 14", s.LEO)
+	}
 }
 
 // Row 28: a broker stops under load. All that was acked is in the log at its

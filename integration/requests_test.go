@@ -32,6 +32,7 @@ const (
 	errInvalidRequest           = 42
 	errUnsupportedForFormat     = 43
 	errOutOfOrderSequence       = 45
+	errDuplicateSequence        = 46
 	errInvalidProducerEpoch     = 47
 	errInvalidTxnState          = 48
 	errTopicDeletionDisabled    = 73

@@ -32,7 +32,8 @@ type AppendOptions struct {
 // AppendInfo is what became of an append.
 type AppendInfo struct {
 	// First and Last are the records' offsets. A duplicate has those of the
-	// first time. An append that wrote nothing has First = Last+1 = LEO.
+	// first time; where they are not known any more, First is NoOffset and Last at
+	// or above them. An append that wrote nothing has First = Last+1 = LEO.
 	First, Last     cluster.Offset
 	LogAppendTimeMs int64 // record.NoTimestamp unless the log stamps it; a duplicate's timestamp
 	LogStart        cluster.Offset

@@ -148,6 +148,9 @@ func (p *produceCall) append(req *kmsg.ProduceRequest, t *kmsg.ProduceRequestTop
 	out.BaseOffset = int64(done.First)
 	out.LogAppendTime = done.LogAppendTimeMs
 	out.LogStartOffset = int64(done.LogStart)
+	if done.Duplicate && done.First == cluster.NoOffset {
+		out.ErrorCode = int16(protocol.ErrDuplicateSequenceNumber) // clients take it for a success without an offset
+	}
 	h.countProduced(topic, &v, done.Duplicate)
 	if req.Acks == -1 && !done.HWPassed && v.Records > 0 {
 		p.wait = append(p.wait, pendingAppend{r, out, done.Last})

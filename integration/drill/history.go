@@ -62,7 +62,12 @@ func (w *writer) sends(partition int) (seq int, v string) {
 	return seq, value(id{w.id, int32(seq)}, partition, 120)
 }
 
+// acked notes an acknowledgement. A client that only knows that its record is there,
+// and not where, says so by a negative offset.
 func (w *writer) acked(partition, seq int, offset int64) {
+	if offset < 0 {
+		offset = unplaced
+	}
 	now := time.Now()
 	w.h.mu.Lock()
 	defer w.h.mu.Unlock()

@@ -224,9 +224,6 @@ func (l *load) startKcatProducer(ctx context.Context) error {
 			lines(out, func(line string) {
 				var partition, offset int64
 				if _, err := fmt.Sscanf(line, "%% Message delivered to partition %d (offset %d)", &partition, &offset); err == nil {
-					if offset < 0 { // librdkafka knows that it is there, and not where
-						offset = unplaced
-					}
 					w.acked(0, next, offset)
 					next++
 					return

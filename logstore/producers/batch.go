@@ -69,7 +69,8 @@ type Batch struct {
 	CoordinatorEpoch int32  // of a marker
 }
 
-// Written is where a batch that is already in the log stands.
+// Written is where a batch that is already in the log stands. Of a repeat from
+// before the window only that it ends by Last is known: First and Timestamp are -1.
 type Written struct {
 	First, Last cluster.Offset // Last is inclusive
 	Timestamp   int64          // the batch's largest

@@ -42,14 +42,17 @@ type CheckOptions struct {
 }
 
 // Check decides whether a batch may be appended. Nothing changes. A repeated
-// batch of a client is found in the window: its place is returned, and it must
-// be answered as if it had been appended now. Several batches of one producer in
+// batch of a client is found in the window, or known to be from before it: its
+// place is returned, and it must be answered as if it had been appended now. Several batches of one producer in
 // one append are not seen by each other here; a client's append has one batch.
 func (s *State) Check(b *Batch, o CheckOptions) (dup Written, duplicate bool, err error) {
 	e := s.producers[b.ProducerID]
 	if o.Origin == Client && e != nil && !b.Control && b.Epoch == e.epoch {
 		if w, ok := e.find(b.BaseSequence, b.LastSequence); ok {
 			return Written{First: w.first(), Last: w.last, Timestamp: w.timestamp}, true, nil
+		}
+		if e.before(b.BaseSequence, b.LastSequence) {
+			return Written{First: cluster.NoOffset, Last: e.at(0).first() - 1, Timestamp: noTimestamp}, true, nil
 		}
 	}
 	if o.Origin == Replication {

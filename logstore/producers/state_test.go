@@ -51,8 +51,8 @@ func wantErr(t *testing.T, s *State, b Batch, o CheckOptions, want error) {
 	}
 }
 
-// TestWindow: any of the last batches is recognised with its offsets, the one before
-// them is not.
+// TestWindow: any of the last batches is recognised with its offsets, one before them
+// without.
 func TestWindow(t *testing.T) {
 	var s State
 	const sent = WindowSize + 1
@@ -61,11 +61,13 @@ func TestWindow(t *testing.T) {
 	}
 	for i := range int32(sent) {
 		b := data(1, 0, i*2, 500, 2)
-		if i == 0 {
-			wantErr(t, &s, b, CheckOptions{}, ErrOutOfOrderSequence)
+		got, dup, err := s.Check(&b, CheckOptions{})
+		if before := (Written{First: -1, Last: 101, Timestamp: -1}); i == 0 {
+			if !dup || err != nil || got != before {
+				t.Fatalf("the batch before the window: %+v %v %v, want %+v", got, dup, err, before)
+			}
 			continue
 		}
-		got, dup, err := s.Check(&b, CheckOptions{})
 		if want := (Written{First: cluster.Offset(100 + i*2), Last: cluster.Offset(101 + i*2), Timestamp: 1000}); !dup || err != nil || got != want {
 			t.Fatalf("batch %d: %+v %v %v, want %+v", i, got, dup, err, want)
 		}
@@ -87,6 +89,67 @@ func TestRepeatsAtTheNextLeader(t *testing.T) {
 		got, dup, err := s.Check(&b, CheckOptions{})
 		if want := cluster.Offset(1609 + i); !dup || err != nil || got.First != want {
 			t.Errorf("batch %d of 6 again: offset %d, duplicate %v (%v), want %d", i+1, got.First, dup, err, want)
+		}
+	}
+}
+
+// What stands between the first batch that is known and the window is known to be in
+// the log, whatever its boundaries; what comes before is not, and neither is what
+// reaches into the window.
+func TestRepeatsFromBeforeTheWindow(t *testing.T) {
+	near := int32(math.MaxInt32 - 20)
+	for _, first := range []int32{0, 17, near} { // 17: its first batches were sent away, or deleted
+		var s State
+		for i := range int32(40) {
+			mustApply(t, &s, data(1, 0, AddSequence(first, i), cluster.Offset(100+i), 1))
+		}
+		for _, c := range []struct {
+			from, n int32
+			want    bool
+		}{{0, 1, true}, {29, 1, true}, {3, 20, true}, {0, 30, true}, {29, 2, false}, {0, 31, false}, {0, 41, false}, {40, 3, false}, {41, 1, false}} {
+			b := data(1, 0, AddSequence(first, c.from), 500, c.n)
+			got, dup, err := s.Check(&b, CheckOptions{})
+			if c.want && (!dup || err != nil || got != Written{First: -1, Last: 129, Timestamp: -1}) {
+				t.Errorf("from %d, %d records at %d: %+v %v %v", first, c.n, c.from, got, dup, err)
+			}
+			if !c.want && c.from != 40 && (dup || !errors.Is(err, ErrOutOfOrderSequence)) {
+				t.Errorf("from %d, %d records at %d: %+v %v %v, want out of order", first, c.n, c.from, got, dup, err)
+			}
+		}
+		for _, c := range []struct{ back, n int32 }{{1, 1}, {3, 2}, {1, 2}, {12, 30}} {
+			wantErr(t, &s, data(1, 0, SubSequence(first, c.back), 500, c.n), CheckOptions{}, ErrOutOfOrderSequence)
+		}
+	}
+}
+
+// A hole, which only a replicated log can have, another epoch, and a batch without a
+// sequence each end what is known.
+func TestRunsEnd(t *testing.T) {
+	for name, odd := range map[string]Batch{
+		"hole": data(1, 0, 25, 120, 1), "epoch": data(1, 1, 0, 120, 1), "no sequence": {ProducerID: 1, BaseSequence: -1, LastSequence: -1, First: 120, Last: 120},
+	} {
+		var s State
+		for i := range int32(20) {
+			mustApply(t, &s, data(1, 0, i, cluster.Offset(100+i), 1))
+		}
+		s.Apply(&odd)
+		next := int32(0)
+		if odd.BaseSequence >= 0 {
+			next = odd.LastSequence + 1
+		}
+		for i := range int32(12) {
+			b := data(1, odd.Epoch, next+i, cluster.Offset(130+i), 1)
+			s.Apply(&b)
+		}
+		old := data(1, odd.Epoch, 3, 500, 1)
+		if got, dup, _ := s.Check(&old, CheckOptions{}); name == "hole" && dup {
+			t.Errorf("%s: a repeat of %d is taken for known: %+v", name, old.BaseSequence, got)
+		}
+		for _, seq := range []int32{next, next + 1} {
+			b := data(1, odd.Epoch, seq, 500, 1)
+			if _, dup, err := s.Check(&b, CheckOptions{}); !dup || err != nil {
+				t.Errorf("%s: %d was written after it: %v %v", name, seq, dup, err)
+			}
 		}
 	}
 }

@@ -175,6 +175,37 @@ func TestSecondBatchBeforeTheFirst(t *testing.T) {
 	}
 }
 
+// A repeat from before the window is committed once HW has passed all that is not in
+// the window, and not before.
+func TestOldRepeatsWaitForHW(t *testing.T) {
+	f := newFencing(t, 0, 1)
+	f.lead(2, 1, 2)
+	put := func(seq int32) Appended {
+		b := record.NewBuilder(record.BuilderOptions{HasProducer: true, ProducerID: 9, BaseSequence: seq})
+		b.Append(1, nil, bytes.Repeat([]byte("v"), 10), nil)
+		v := record.Validated{Buf: b.Build(), Batches: 1, Records: 1, ProducerID: 9}
+		a, err := f.r.AppendAsLeader(&v, true, logstore.AppendOptions{})
+		if err != nil {
+			t.Fatalf("sequence %d: %v", seq, err)
+		}
+		return a
+	}
+	const sent = producers.WindowSize + 4
+	for seq := range int32(sent) {
+		put(seq)
+	}
+	for hw, want := range []bool{false, false, false, false, true} {
+		f.r.FollowerFetched(Follower{ID: 2, Epoch: cluster.NoBrokerEpoch}, 2, cluster.Offset(hw), 0)
+		a := put(0)
+		if !a.Duplicate || a.First != cluster.NoOffset || a.Last != 3 || a.HWPassed != want {
+			t.Errorf("with HW %d: %+v, want it to be there by offset 3, committed %v", f.r.View().HW, a, want)
+		}
+	}
+	if leo := f.r.View().LEO; leo != sent {
+		t.Errorf("LEO %d, want %d", leo, sent)
+	}
+}
+
 // Row 26: the time steps back by an hour and forth by two. Followers that fetch
 // all the while stay in the ISR, and HW moves.
 func TestClockSteps(t *testing.T) {
