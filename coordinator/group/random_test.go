@@ -305,9 +305,9 @@ func (w *world) told(x *client, response any) {
 			if p == "" {
 				continue
 			}
-			key := fmt.Sprintf("%s %d %s", x.group, x.generation, p)
+			key := fmt.Sprintf("%s %d %s", x.group, x.sent, p)
 			if o := w.owners[key]; o != "" && o != who {
-				w.t.Fatalf("partition %s of %s is %s's and %s's in generation %d", p, x.group, o, who, x.generation)
+				w.t.Fatalf("partition %s of %s is %s's and %s's in generation %d", p, x.group, o, who, x.sent)
 			}
 			w.owners[key] = who
 		}
