@@ -250,7 +250,7 @@ func (h *history) since(m mark, excused ...string) error {
 			if w.retired || w.only >= 0 && w.only != p || slices.Contains(excused, w.name) {
 				continue
 			}
-			if !slices.ContainsFunc(w.acks[p][m[i][p]:], func(o int64) bool { return o >= 0 }) {
+			if !slices.ContainsFunc(w.acks[p][m[i][p]:], func(o int64) bool { return o >= 0 || o == unplaced }) {
 				return fmt.Errorf("%s has had nothing acked in partition %d", w.name, p)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -43,7 +44,13 @@ type kcatProducer struct {
 	w    *writer
 	p    *proc
 	stop context.CancelFunc
+	gone *atomic.Bool // it has ended by a fault of its own
 }
+
+// rewound is what librdkafka before 2.4.0 ends with when several batches were
+// answered in a way that leaves open whether they are there, and are not: it takes
+// them for written and their retries for older ones (its number 4438).
+const rewound = "failed with rewound sequence number"
 
 func startLoad(ctx context.Context, c *cluster, topic string, partitions int) (*load, error) {
 	ctx, stop := context.WithCancel(ctx)
@@ -199,7 +206,7 @@ func (l *load) startKcat(ctx context.Context) error {
 func (l *load) startKcatProducer(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	dir := filepath.Join(l.c.dir, "load")
-	w, next := l.h.newWriter("kcat", 0), 0
+	w, next, gone := l.h.newWriter("kcat", 0), 0, &atomic.Bool{}
 	var in io.WriteCloser
 	bootstrap := strings.Join(l.c.bootstrap(), ",")
 	var delivered sync.WaitGroup
@@ -229,7 +236,12 @@ func (l *load) startKcatProducer(ctx context.Context) error {
 					return
 				}
 				fmt.Fprintln(log, line)
-				if strings.Contains(line, "Delivery failed") {
+				if strings.Contains(line, rewound) {
+					stop()
+					l.h.retire(w)
+					gone.Store(true)
+				}
+				if strings.Contains(line, "Delivery failed") && !gone.Load() {
 					w.failed(0, next, errors.New(line))
 					next++
 				}
@@ -244,7 +256,7 @@ func (l *load) startKcatProducer(ctx context.Context) error {
 		return err
 	}
 	l.others, l.inputs = append(l.others, p), append(l.inputs, in)
-	l.kcat = kcatProducer{w: w, p: p, stop: stop}
+	l.kcat = kcatProducer{w, p, stop, gone}
 	l.write(ctx, w, func(_, _ int, v string) error {
 		_, err := io.WriteString(in, v+"\n")
 		return err
@@ -308,6 +320,19 @@ func (l *load) startJava(ctx context.Context) error {
 	return nil
 }
 
+// refresh is how old the metadata of kcat and of the Java producer become.
+const refresh = time.Second
+
+// clientsKnow waits until the clients have asked for metadata anew. The Java client
+// knows the brokers of its last answer only: one that came while a single broker
+// lived leaves it with that one, which must not be the next to go (KIP-899).
+func clientsKnow(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(3 * refresh / 2):
+	}
+}
+
 // flows waits until every writer has had something acked in each of its
 // partitions that it sent after now. Some may be excused.
 //
@@ -315,7 +340,15 @@ func (l *load) startJava(ctx context.Context) error {
 // when two answers name different leaders in quick succession (its pull request
 // 5593). So where kcat alone stands still a new one has to have acks at once, which
 // a broker that is at fault would not give; how often is told.
+//
+// A kcat that has ended by a fault of its own is replaced as well.
 func (l *load) flows(ctx context.Context, within time.Duration, excused ...string) error {
+	if l.kcat.gone != nil && l.kcat.gone.Load() {
+		fmt.Printf("    kcat has ended by a fault of its own (%q); another is started\n", rewound)
+		if err := l.renewKcat(l.ctx); err != nil {
+			return err
+		}
+	}
 	m := l.h.mark()
 	err := eventually(ctx, within, "records are acked", func() error { return l.h.since(m, excused...) })
 	if err == nil || ctx.Err() != nil || l.kcat.w == nil || l.h.since(m, append(excused, "kcat")...) != nil {
