@@ -174,6 +174,13 @@ func (l *load) read(ctx context.Context, cl *kgo.Client, r *reader) {
 	}
 }
 
+// preload has kcat use the librdkafka that was asked for.
+func (o *options) preload(kcat *exec.Cmd) {
+	if o.librdkafka != "" {
+		kcat.Env = append(os.Environ(), "LD_PRELOAD="+o.librdkafka)
+	}
+}
+
 // startKcat is an idempotent kcat producer for partition 0, and a kcat consumer
 // of it.
 func (l *load) startKcat(ctx context.Context) error {
@@ -183,6 +190,7 @@ func (l *load) startKcat(ctx context.Context) error {
 	dir, bootstrap := filepath.Join(l.c.dir, "load"), strings.Join(l.c.bootstrap(), ",")
 	r := l.h.newReader("kcat", 0)
 	p, err := startWith("kcat", filepath.Join(dir, "kcat-consume.log"), func(cmd *exec.Cmd) error {
+		l.c.o.preload(cmd)
 		cmd.Stdout = nil
 		out, err := cmd.StdoutPipe()
 		if err != nil {
@@ -216,6 +224,7 @@ func (l *load) startKcatProducer(ctx context.Context) error {
 		if in, err = cmd.StdinPipe(); err != nil {
 			return err
 		}
+		l.c.o.preload(cmd)
 		cmd.Stderr = nil
 		out, err := cmd.StderrPipe()
 		if err != nil {

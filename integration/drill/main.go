@@ -23,6 +23,7 @@ type options struct {
 	kinds       []string
 	kbroker     string
 	kafkaLibs   string
+	librdkafka  string
 	limit       time.Duration
 	seed        uint64
 	names       []string
@@ -77,6 +78,7 @@ of its own. Without, those drills are left out and named.`,
 	f.StringVar(&o.brokers, "brokers", "kbroker", "kbroker, kafka, or one for each of the three, comma-separated")
 	f.StringVar(&o.kbroker, "kbroker", "", "the program; built from the tree when empty")
 	f.StringVar(&o.kafkaLibs, "kafka-libs", "", "jars of Apache Kafka 3.9.2 and ZooKeeper; taken from .cache/integration or fetched with Maven when empty")
+	f.StringVar(&o.librdkafka, "librdkafka", "", "a newer librdkafka.so for kcat than its own")
 	f.DurationVar(&o.limit, "for", 0, "begin no drill after this time; one round when 0")
 	f.Uint64Var(&o.seed, "seed", 0, "decides order, targets and times; by chance when not given")
 	f.StringSliceVar(&o.names, "drills", nil, "only these")
@@ -222,6 +224,11 @@ func prepare(ctx context.Context, o *options) error {
 		o.kbroker = filepath.Join(o.dir, "kbroker")
 		if err := tool(ctx, "go", "build", "-o", o.kbroker, "github.com/kbroker/kbroker/cmd/kbroker"); err != nil {
 			return err
+		}
+	}
+	if o.librdkafka != "" {
+		if _, err := os.Stat(o.librdkafka); err != nil {
+			return fmt.Errorf("--librdkafka: %w", err)
 		}
 	}
 	if o.kafkaLibs != "" {
