@@ -15,6 +15,7 @@ func TestCheckLeftovers(t *testing.T) {
 		first, second = "00000000000000000000", "00000000000000000007"
 		orphan        = "an index without a log"
 		taken         = "note: " + orphan + ", which a deletion or a compaction had taken; the next start removes it"
+		begun         = "note: " + orphan + ", of a segment that was being made; the next start removes it"
 		unnamed       = "note: still named .swap, the log is not; the next start completes the compaction"
 	)
 	rename := func(from, to string) func(t *testing.T, m *vfs.Mem, dir string) {
@@ -53,6 +54,17 @@ func TestCheckLeftovers(t *testing.T) {
 			putFile(t, m, dir+"/"+first+".log.swap", getFile(t, m, dir+"/"+first+".log"))
 			remove(t, m, dir+"/"+second+".log")
 		}, []string{second + ".index: " + orphan, second + ".timeindex: " + orphan}},
+		{"a segment was being made", "alpha-0", func(t *testing.T, m *vfs.Mem, dir string) {
+			putFile(t, m, dir+"/00000000000000000100.index", nil)
+			putFile(t, m, dir+"/00000000000000000100.timeindex", make([]byte, 100_000))
+		}, []string{"00000000000000000100.index: " + begun, "00000000000000000100.timeindex: " + begun}},
+		{"it had entries", "alpha-0", func(t *testing.T, m *vfs.Mem, dir string) {
+			putFile(t, m, dir+"/00000000000000000100.index", append(make([]byte, 90_000), 1))
+			putFile(t, m, dir+"/00000000000000000100.timeindex", nil)
+		}, []string{"00000000000000000100.index: " + orphan, "00000000000000000100.timeindex: " + orphan}},
+		{"the partition went beyond it", "alpha-0", func(t *testing.T, m *vfs.Mem, dir string) {
+			putFile(t, m, dir+"/00000000000000000008.index", nil)
+		}, []string{"00000000000000000008.index: " + orphan}},
 		{"the log is gone", "alpha-0", func(t *testing.T, m *vfs.Mem, dir string) {
 			remove(t, m, dir+"/"+first+".log")
 		}, []string{first + ".index: " + orphan, first + ".timeindex: " + orphan}},

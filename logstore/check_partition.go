@@ -116,6 +116,12 @@ func (p *partitionCheck) orphans(bases []int64) error {
 		if err != nil {
 			return err
 		}
+		begun := false
+		if !left {
+			if begun, err = p.begun(base); err != nil {
+				return err
+			}
+		}
 		for _, ext := range segmentExts {
 			name := fileName(base, ext)
 			p.file(filepath.Join(p.name, name))
@@ -123,12 +129,57 @@ func (p *partitionCheck) orphans(bases []int64) error {
 			case !p.files[name]:
 			case left:
 				p.note("an index without a log, which a deletion or a compaction had taken; the next start removes it")
+			case begun:
+				p.note("an index without a log, of a segment that was being made; the next start removes it")
 			default:
 				p.problem("an index without a log")
 			}
 		}
 	}
 	return nil
+}
+
+// begun tells whether a segment's log may not have been made yet when its process
+// ended (see segmentExts): it would be the last one, nothing says that the
+// partition went beyond its beginning, and its indexes hold nothing.
+func (p *partitionCheck) begun(base int64) (bool, error) {
+	if !p.restarts() || len(p.bases) == 0 || base <= p.bases[len(p.bases)-1] {
+		return false, nil
+	}
+	for _, name := range offsetCheckpoints {
+		if p.points[name][p.tp] > cluster.Offset(base) {
+			return false, nil
+		}
+	}
+	for _, ext := range segmentExts {
+		if name := fileName(base, ext); p.files[name] {
+			if empty, err := p.holdsNothing(name); !empty || err != nil {
+				return false, err
+			}
+		}
+	}
+	return true, nil
+}
+
+// holdsNothing tells whether a file has no byte but zeros.
+func (p *partitionCheck) holdsNothing(name string) (bool, error) {
+	f, err := p.fs.Open(p.path(name))
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	buf := make([]byte, 64<<10)
+	for at := int64(0); ; {
+		n, err := f.ReadAt(buf, at)
+		if slices.ContainsFunc(buf[:n], func(b byte) bool { return b != 0 }) {
+			return false, nil
+		}
+		if at += int64(n); err == io.EOF {
+			return true, nil
+		} else if err != nil {
+			return false, err
+		}
+	}
 }
 
 // restarts tells whether a start loads the partition, and so tidies it up.
