@@ -19,6 +19,10 @@ public class Load {
         p.put("request.timeout.ms", "3000");
         p.put("metadata.max.age.ms", "1000");
         p.put("reconnect.backoff.max.ms", "500");
+        // It asks nobody else for metadata while it waits for a connection, which nobody
+        // answers where the broker is cut off: 10 s at first, then up to 30.
+        p.put("socket.connection.setup.timeout.ms", "2000");
+        p.put("socket.connection.setup.timeout.max.ms", "2000");
         // A client of 3.9 knows the brokers of its last answer only: one that came
         // while a single broker lived, which is then killed, is the last (KIP-899).
         p.put("metadata.recovery.strategy", "rebootstrap");
