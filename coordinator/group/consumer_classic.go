@@ -193,8 +193,9 @@ func (c *consumers) waits(x *consumer) bool {
 	return len(missing.Filter(c.taken)) > 0
 }
 
-// leaveConsumers is LeaveGroup. A static member may be named by its instance
-// alone, whatever protocol it speaks.
+// leaveConsumers is LeaveGroup: it takes out members of either protocol. A static
+// one may be named by its instance alone; one that is named by its id too has to
+// be the instance's holder.
 func (s *Shard) leaveConsumers(g *group, m *kmsg.LeaveGroupRequest) *kmsg.LeaveGroupResponse {
 	c := g.consumers
 	a := kmsg.NewPtrLeaveGroupResponse()
@@ -207,15 +208,13 @@ func (s *Shard) leaveConsumers(g *group, m *kmsg.LeaveGroupRequest) *kmsg.LeaveG
 	for _, who := range list {
 		w := kmsg.NewLeaveGroupResponseMember()
 		w.MemberID, w.InstanceID = who.MemberID, who.InstanceID
-		x, err := c.classicOf(who.MemberID, who.InstanceID)
-		if who.InstanceID != nil && who.MemberID == "" {
-			x, err = c.members[c.static[*who.InstanceID]], protocol.None
-			if x == nil {
-				err = protocol.ErrUnknownMemberID
-			}
+		id := who.MemberID
+		if id == "" && who.InstanceID != nil {
+			id = c.static[*who.InstanceID]
 		}
-		w.ErrorCode = code(err)
-		if err == protocol.None {
+		if x, err := c.find(id, who.InstanceID); err != nil {
+			w.ErrorCode = code(err.code)
+		} else {
 			gone[x.id] = x
 		}
 		a.Members = append(a.Members, w)

@@ -202,7 +202,7 @@ func (w *crowd) quit(c *consumerClient) {
 		return
 	}
 	w.seen["leaves"]++
-	if c.classic {
+	if c.classic || w.rand.IntN(4) == 0 { // an administrator may remove those of both protocols
 		m := kmsg.NewPtrLeaveGroupRequest()
 		m.Version, m.Group = 5, "g"
 		x := kmsg.NewLeaveGroupRequestMember()
@@ -250,7 +250,8 @@ func (w *crowd) reload() {
 	w.tellTopics()
 }
 
-// commits: only a member may, in its epoch.
+// commits: only a member may, in its epoch, or in an older one if it has had the
+// partition since then.
 func (w *crowd) commits(c *consumerClient) {
 	if !c.in || c.id == "" {
 		return
@@ -263,7 +264,10 @@ func (w *crowd) commits(c *consumerClient) {
 	may := !g.isConsumer()
 	if !may {
 		x := g.consumers.members[c.id]
-		may = x != nil && x.epoch == epoch
+		if may = x != nil && x.epoch == epoch; x != nil && x.classic == nil && epoch < x.epoch {
+			since, has := x.since[storyTopic("a")][0]
+			may = has && epoch >= since
+		}
 	}
 	_, res := w.ask(coordinator.Request{Msg: m})
 	a := res.Replies[0].Response.(*kmsg.OffsetCommitResponse)
