@@ -226,6 +226,8 @@ func (s *Shard) describeConsumers(m *kmsg.ConsumerGroupDescribeRequest) *kmsg.Co
 		w.Group = id
 		if g := s.get(id); g.isConsumer() {
 			s.describeConsumer(g.consumers, &w)
+		} else if id == "" {
+			w.ErrorCode = code(protocol.ErrInvalidGroupID)
 		} else {
 			text := fmt.Sprintf("there is no consumer group %s", id)
 			w.ErrorCode, w.ErrorMessage = code(protocol.ErrGroupIDNotFound), &text
