@@ -1,6 +1,8 @@
 package api
 
 import (
+	"fmt"
+
 	"github.com/kbroker/kbroker/cluster"
 	"github.com/kbroker/kbroker/protocol"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -42,8 +44,8 @@ func findCoordinator(h *Handlers, c *Call) {
 		} else {
 			a.NodeID, a.Host, a.Port = int32(id), n.Host, n.Port
 		}
-		if req.Version >= 4 {
-			message = "" // as Kafka's are
+		if req.Version >= 4 && 0 <= req.CoordinatorType && req.CoordinatorType <= shareCoordinator {
+			message = "" // as Kafka's are; a kind that nobody knows it answers with a text
 		}
 		a.ErrorMessage = &message
 		if req.Version < 4 {
@@ -72,7 +74,7 @@ func (c *Call) coordinator(kind int8, key string) (cluster.BrokerID, *node, erro
 	case kind == shareCoordinator && c.Version() >= 6:
 		return 0, nil, protocol.ErrCoordinatorNotAvailable
 	default:
-		return 0, nil, protocol.ErrInvalidRequest
+		return 0, nil, fmt.Errorf("%w: no coordinators of type %d in v%d", protocol.ErrInvalidRequest, kind, c.Version())
 	}
 	t, ok := c.h.Metadata.Topic(topic)
 	if !ok || len(t.Partitions) == 0 {

@@ -55,8 +55,21 @@ func TestFindCoordinatorNamesTheLeader(t *testing.T) {
 	if code, _, _, _, _ := o.found(t, 6, groupCoordinator, "other"); code != 0 {
 		t.Errorf("another group: error %d", code)
 	}
-	if code, _, _, _, _ := o.found(t, 5, shareCoordinator, "g"); code != int16(protocol.ErrInvalidRequest) {
-		t.Errorf("a share group in v5: error %d", code)
+	for _, c := range []struct {
+		version int16
+		kind    int8
+		message string
+	}{
+		{3, shareCoordinator, "INVALID_REQUEST: no coordinators of type 2 in v3"},
+		{5, shareCoordinator, ""},
+		{3, -1, "INVALID_REQUEST: no coordinators of type -1 in v3"},
+		{4, 3, "INVALID_REQUEST: no coordinators of type 3 in v4"},
+		{6, 99, "INVALID_REQUEST: no coordinators of type 99 in v6"},
+	} {
+		code, node, _, _, message := o.found(t, c.version, c.kind, "g")
+		if code != int16(protocol.ErrInvalidRequest) || node != -1 || message == nil || *message != c.message {
+			t.Errorf("v%d, type %d: error %d, node %d, message %v, want %q", c.version, c.kind, code, node, message, c.message)
+		}
 	}
 	if code, _, _, _, _ := o.found(t, 6, shareCoordinator, "g"); code != int16(protocol.ErrCoordinatorNotAvailable) {
 		t.Errorf("a share group: error %d", code)
