@@ -104,12 +104,15 @@ func (w *crowd) beaten(c *consumerClient, a *kmsg.ConsumerGroupHeartbeatResponse
 		}
 	case protocol.ErrFencedMemberEpoch, protocol.ErrUnknownMemberID, protocol.ErrGroupIDNotFound:
 		w.seen[code.Error()]++
-		c.epoch, c.owned, c.given, c.full = 0, nil, nil, true
-		if code == protocol.ErrFencedMemberEpoch {
-			c.id += "'" // the member is still there; as another one it comes in
+		if code == protocol.ErrFencedMemberEpoch && c.epoch == 0 {
+			w.t.Fatalf("%s may not join again: %s", c.id, *a.ErrorMessage)
 		}
+		c.epoch, c.owned, c.given, c.full = 0, nil, nil, true
 	case protocol.ErrUnreleasedInstanceID, protocol.ErrFencedInstanceID:
 		w.seen[code.Error()]++
+		if g := w.s.groups["g"]; g.isConsumer() && g.consumers.static[c.instance] == c.id {
+			w.t.Fatalf("%s is kept out by itself: %s", c.id, *a.ErrorMessage)
+		}
 		c.in, c.owned = false, nil
 	default:
 		w.t.Fatalf("%s: %s", c.id, showConsumerResponse(a))

@@ -230,17 +230,16 @@ func (p *plan) member(id string, m *kmsg.ConsumerGroupHeartbeatRequest, owned *a
 				old = &consumer{id: id, rebalanceMs: -1}
 			}
 			return old, "", nil
-		case m.MemberEpoch == joining:
-			if holder.classic == nil && holder.epoch != away {
-				return nil, "", refuse(protocol.ErrUnreleasedInstanceID, fmt.Sprintf("member %s has the instance id %s", holder.id, instance))
-			}
-			return p.replace(holder, id)
 		case holder == nil:
 			return nil, "", refuse(protocol.ErrUnknownMemberID, fmt.Sprintf("nobody has the instance id %s", instance))
+		case m.MemberEpoch == joining && (holder.classic != nil || holder.epoch == away):
+			return p.replace(holder, id)
+		case m.MemberEpoch == joining && holder.id != id:
+			return nil, "", refuse(protocol.ErrUnreleasedInstanceID, fmt.Sprintf("member %s has the instance id %s", holder.id, instance))
 		case holder.id != id:
 			return nil, "", refuse(protocol.ErrFencedInstanceID, fmt.Sprintf("member %s has the instance id %s", holder.id, instance))
 		}
-		old = holder
+		old = holder // one that joins again, too: to refuse it, as Kafka does, would fence it by itself
 	}
 	if old == nil {
 		if m.MemberEpoch != joining {
@@ -251,11 +250,12 @@ func (p *plan) member(id string, m *kmsg.ConsumerGroupHeartbeatRequest, owned *a
 	return old, "", old.mayBeat(m.MemberEpoch, owned)
 }
 
-// mayBeat compares a heartbeat's epoch with the member's. One of the epoch
-// before is of a member that has not got the last answer, as long as all that it
-// has is in its assignment.
+// mayBeat compares a heartbeat's epoch with the member's. One that joins has
+// nothing, and may always: it lost the answer, or was told to join again. One of
+// the epoch before is of a member that has not got the last answer, as long as
+// all that it has is in its assignment.
 func (m *consumer) mayBeat(epoch int32, owned *assign.Set) *refusal {
-	if epoch == m.epoch || epoch < m.epoch && epoch == m.previous && owned != nil && owned.Within(m.assigned) {
+	if epoch == m.epoch || epoch == joining || epoch < m.epoch && epoch == m.previous && owned != nil && owned.Within(m.assigned) {
 		return nil
 	}
 	return refuse(protocol.ErrFencedMemberEpoch, fmt.Sprintf("the member is in epoch %d and not %d; it has to give up its partitions and join again", m.epoch, epoch))
