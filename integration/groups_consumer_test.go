@@ -168,6 +168,168 @@ func TestConsumerGroupStatic(t *testing.T) {
 		`described: Empty +3/+3 uniform`)
 }
 
+// A member whose first answer got lost joins again. Kafka lets a dynamic one in,
+// and refuses a static one because of itself; kbroker lets both in. Whoever else
+// comes with the instance is refused by both.
+func TestConsumerGroupJoinsAgain(t *testing.T) {
+	x := newConsumerTalk(t, sharedConsumerGroups(t), "a")
+	by := func(kbrokers, kafkas string) string {
+		if x.b.kind == kraft {
+			return kafkas
+		}
+		return kbrokers
+	}
+	d1, s1 := join(beat{member: "d1", topics: []string{"a"}}), join(beat{member: "s1", instance: "i1", topics: []string{"a"}})
+	x.beat("d1 joins", d1)
+	x.beat("d1 joins again", d1)
+	x.beat("s1 joins", s1)
+	x.beat("s1 joins again", s1)
+	x.beat("s9 joins with its instance", join(beat{member: "s9", instance: "i1", topics: []string{"a"}}))
+	x.beat("d1 hears", beat{member: "d1"})
+	x.beat("d1 joins again", d1)
+	x.beat("d1 with the epoch before, not saying what it has", beat{member: "d1"})
+	x.beat("d1 owns", beat{member: "d1", owned: "a:0,1"})
+	x.beat("s1 gets", beat{member: "s1", instance: "i1", epoch: 1, owned: "-"})
+	x.beat("d1 joins a third time", d1)
+	x.beat("s1 joins a third time", s1)
+	x.describe(1)
+	x.is(
+		`d1 joins: epoch +0 has a:0,1,2,3`,
+		`d1 joins again: epoch +0 has a:0,1,2,3`,
+		`s1 joins: epoch +1 has -`,
+		by(`s1 joins again: epoch +1 has -`, `s1 joins again: UNRELEASED_INSTANCE_ID`),
+		`s9 joins with its instance: UNRELEASED_INSTANCE_ID`,
+		`d1 hears: epoch +0 has a:0,1`,
+		`d1 joins again: epoch +1 has a:0,1`,
+		`d1 with the epoch before, not saying what it has: FENCED_MEMBER_EPOCH`,
+		`d1 owns: epoch +1`,
+		`s1 gets: epoch +1 has a:2,3`,
+		`d1 joins a third time: epoch +1 has a:0,1`,
+		by(`s1 joins a third time: epoch +1 has a:2,3`, `s1 joins a third time: UNRELEASED_INSTANCE_ID`),
+		`described: Stable +1/+1 uniform`,
+		`  d1 <null>/integration /127.0.0.1 rack <null> epoch +1 topics a regex  has a:0,1 wants a:0,1 type 1`,
+		`  s1 i1/integration /127.0.0.1 rack <null> epoch +1 topics a regex  has a:2,3 wants a:2,3 type 1`)
+	// In the place of one that went for a moment, too.
+	s2 := join(beat{member: "s2", instance: "i1", topics: []string{"a"}})
+	x.beat("s1 goes for a moment", beat{member: "s1", instance: "i1", epoch: -2})
+	x.beat("s2 joins in its place", s2)
+	x.beat("s2 joins again", s2)
+	x.beat("s1 joins", s1)
+	x.beat("s2 beats", beat{member: "s2", instance: "i1", epoch: 1, owned: "a:2,3"})
+	x.beat("s2 goes for a moment", beat{member: "s2", instance: "i1", epoch: -2})
+	x.beat("s2 is back", s2)
+	x.beat("s2 leaves", beat{member: "s2", instance: "i1", epoch: -1})
+	x.beat("s1 joins", s1)
+	x.is(
+		`s1 goes for a moment: epoch -2`,
+		`s2 joins in its place: epoch +1 has a:2,3`,
+		by(`s2 joins again: epoch +1 has a:2,3`, `s2 joins again: UNRELEASED_INSTANCE_ID`),
+		`s1 joins: UNRELEASED_INSTANCE_ID`,
+		`s2 beats: epoch +1`,
+		`s2 goes for a moment: epoch -2`,
+		`s2 is back: epoch +1 has a:2,3`,
+		`s2 leaves: epoch -1`,
+		`s1 joins: epoch +3 has a:2,3`)
+}
+
+// LeaveGroup, by which an administrator removes members: of either protocol, by
+// what the request has of each.
+func TestConsumerGroupRemoved(t *testing.T) {
+	x := newConsumerTalk(t, sharedConsumerGroups(t), "a")
+	a := []string{"a"}
+	comes := func() {
+		x.beat("d1 joins", join(beat{member: "d1", topics: a}))
+		x.beat("s1 joins", join(beat{member: "s1", instance: "i1", topics: a}))
+		x.beat("s2 joins", join(beat{member: "s2", instance: "i2", topics: a}))
+	}
+	comes()
+	x.remove("wrong ones", 5, "d9", "", "d1/i1", "d9/i1", "s1/i2", "s1/i9", "/i9", "d1/")
+	x.remove("a wrong one, v2", 2, "d9")
+	x.remove("the dynamic one", 5, "d1")
+	x.beat("d1 has gone", beat{member: "d1"})
+	x.remove("a static one by its id", 5, "s1")
+	x.beat("s1 has gone", beat{member: "s1", instance: "i1", epoch: 1})
+	x.remove("a static one by both", 5, "s2/i2")
+	x.beat("s2 has gone", beat{member: "s2", instance: "i2", epoch: 2})
+	x.describe(1)
+	x.remove("once more", 5, "s2/i2", "d1", "/i1")
+	x.is(
+		`d1 joins: epoch +0 has a:0,1,2,3`,
+		`s1 joins: epoch +1 has -`,
+		`s2 joins: epoch +2 has -`,
+		`wrong ones: ok d9=UNKNOWN_MEMBER_ID =UNKNOWN_MEMBER_ID d1/i1=FENCED_INSTANCE_ID d9/i1=FENCED_INSTANCE_ID s1/i2=FENCED_INSTANCE_ID`+
+			` s1/i9=UNKNOWN_MEMBER_ID /i9=UNKNOWN_MEMBER_ID d1/=UNKNOWN_MEMBER_ID`,
+		`a wrong one, v2: UNKNOWN_MEMBER_ID`,
+		`the dynamic one: ok d1=ok`,
+		`d1 has gone: UNKNOWN_MEMBER_ID`,
+		`a static one by its id: ok s1=ok`,
+		`s1 has gone: UNKNOWN_MEMBER_ID`,
+		`a static one by both: ok s2/i2=ok`,
+		`s2 has gone: UNKNOWN_MEMBER_ID`,
+		`described: Empty +5/+5 uniform`,
+		`once more: ok s2/i2=UNKNOWN_MEMBER_ID d1=UNKNOWN_MEMBER_ID /i1=UNKNOWN_MEMBER_ID`)
+	comes()
+	x.beat("s2 goes for a moment", beat{member: "s2", instance: "i2", epoch: -2})
+	x.remove("some twice", 4, "/i1", "s1/i1", "s2/i2", "s2", "d9")
+	x.describe(1)
+	x.remove("the last one, v2", 2, "d1")
+	x.describe(1)
+	x.is(
+		`d1 joins: epoch +6 has a:0,1,2,3`,
+		`s1 joins: epoch +7 has -`,
+		`s2 joins: epoch +8 has -`,
+		`s2 goes for a moment: epoch -2`,
+		`some twice: ok /i1=ok s1/i1=ok s2/i2=ok s2=ok d9=UNKNOWN_MEMBER_ID`,
+		`described: Assigning +9/+8 uniform`,
+		`  d1 <null>/integration /127.0.0.1 rack <null> epoch +6 topics a regex  has a:0,1,2,3 wants a:0,1 type 1`,
+		`the last one, v2: ok`,
+		`described: Empty +10/+10 uniform`)
+}
+
+// The last one of the consumer protocol is removed: the one of the classic
+// protocol beside it is in a classic group again.
+func TestConsumerGroupRemovedBesideClassic(t *testing.T) {
+	x := newConsumerTalk(t, sharedConsumerGroups(t), "a")
+	old := newMember(t, x.b, x.group)
+	old.protocols = protocols("range", subscription(x.topic("a")))
+	old.join()
+	old.sync(assignment(x.topic("a"), 0, 1, 2, 3), old.id, assignment(x.topic("a"), 0, 1, 2, 3))
+	x.old, x.first = old.id, old.gen+1
+	x.beat("m1 joins", join(beat{member: "m1", topics: []string{"a"}}))
+	x.listed()
+	x.remove("m1 is removed", 5, "m1")
+	x.listed()
+	x.beat("m1 has gone", beat{member: "m1"})
+	x.say("the classic one beats: %s", codeName(old.heartbeat()))
+	x.remove("the classic one is removed", 5, old.id)
+	x.listed()
+	x.is(
+		`m1 joins: epoch +0 has -`,
+		`listed: consumer Reconciling "consumer"`,
+		`m1 is removed: ok m1=ok`,
+		`listed: classic PreparingRebalance "consumer"`,
+		`m1 has gone: GROUP_ID_NOT_FOUND`,
+		`the classic one beats: ILLEGAL_GENERATION`,
+		`the classic one is removed: ok OLD=ok`,
+		`listed: classic Empty "consumer"`)
+}
+
+// ConsumerGroupDescribe of groups that are not there.
+func TestConsumerGroupDescribedByWrongNames(t *testing.T) {
+	x := newConsumerTalk(t, sharedConsumerGroups(t))
+	for _, version := range []int16{0, 1} {
+		req := kmsg.NewPtrConsumerGroupDescribeRequest()
+		req.Version, req.Groups, req.IncludeAuthorizedOperations = version, []string{"", " ", x.group}, true
+		for _, g := range ask[*kmsg.ConsumerGroupDescribeResponse](t, x.w, req).Groups {
+			x.say("%q: %s, message %t, operations %d", g.Group, codeName(g.ErrorCode), g.ErrorMessage != nil, g.AuthorizedOperations)
+		}
+		x.is(
+			`"": INVALID_GROUP_ID, message false, operations -2147483648`,
+			`" ": GROUP_ID_NOT_FOUND, message true, operations -2147483648`,
+			`"G": GROUP_ID_NOT_FOUND, message true, operations -2147483648`)
+	}
+}
+
 // Epochs that are too old or too new, of heartbeats, commits and fetches.
 func TestConsumerGroupEpochs(t *testing.T) {
 	x := newConsumerTalk(t, sharedConsumerGroups(t), "a", "b")

@@ -257,6 +257,28 @@ func joined(parts []string) string {
 	return strings.Join(parts, " ")
 }
 
+// remove notes the answer to a LeaveGroup of some members, each by its id, by
+// "id/instance", or by "/instance".
+func (x *consumerTalk) remove(what string, version int16, members ...string) {
+	x.t.Helper()
+	req := kmsg.NewPtrLeaveGroupRequest()
+	req.Version, req.Group, req.MemberID = version, x.group, members[0] // of versions below 3
+	for _, who := range members {
+		m := kmsg.NewLeaveGroupRequestMember()
+		id, instance, static := strings.Cut(who, "/")
+		if m.MemberID = id; static {
+			m.InstanceID = &instance
+		}
+		req.Members = append(req.Members, m)
+	}
+	resp := ask[*kmsg.LeaveGroupResponse](x.t, x.w, req)
+	line := what + ": " + codeName(resp.ErrorCode)
+	for i, m := range resp.Members {
+		line += fmt.Sprintf(" %s=%s", members[i], codeName(m.ErrorCode))
+	}
+	x.say("%s", line)
+}
+
 // describe notes what ConsumerGroupDescribe says.
 func (x *consumerTalk) describe(version int16) {
 	x.t.Helper()
