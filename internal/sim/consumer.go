@@ -34,9 +34,12 @@ func (m *member) beat() {
 		m.heartbeat()
 		return
 	}
-	if m.phase == joining {
-		m.g.ids++
-		m.id, m.generation, m.parts = fmt.Sprintf("%s#%d", m.node.name, m.g.ids), 0, nil
+	if m.phase == joining { // again under its own id, as clients do
+		if m.id == "" {
+			m.g.ids++
+			m.id = fmt.Sprintf("%s#%d", m.node.name, m.g.ids)
+		}
+		m.generation, m.parts = 0, nil
 	}
 	q := m.beatRequest(m.generation)
 	q.RebalanceTimeoutMillis = int32(groupRebalance.Milliseconds())
