@@ -332,10 +332,14 @@ func (m *member) commit() {
 	p := m.parts[m.g.luck.below(len(m.parts))]
 	m.position[p] += int64(1 + m.g.luck.below(5))
 	m.sent++
+	generation := m.generation
+	if m.g.w.cfg.Groups.Consumer && m.g.luck.once(6) {
+		generation -= int32(m.g.luck.below(3)) // made before its latest heartbeats
+	}
 	q := kmsg.NewPtrOffsetCommitRequest()
-	q.Version, q.Group, q.MemberID, q.InstanceID, q.Generation = 9, m.group, m.id, m.instance, m.generation
+	q.Version, q.Group, q.MemberID, q.InstanceID, q.Generation = 9, m.group, m.id, m.instance, generation
 	c := kmsg.NewOffsetCommitRequestTopicPartition()
-	c.Partition, c.Offset, c.Metadata = p, m.position[p], kmsg.StringPtr(fmt.Sprintf("%s %d %d", m.id, m.generation, m.sent))
+	c.Partition, c.Offset, c.Metadata = p, m.position[p], kmsg.StringPtr(fmt.Sprintf("%s %d %d", m.id, generation, m.sent))
 	q.Topics = []kmsg.OffsetCommitRequestTopic{{Topic: groupTopic, Partitions: []kmsg.OffsetCommitRequestTopicPartition{c}}}
 	if m.found == cluster.NoBroker {
 		return

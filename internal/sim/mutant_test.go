@@ -53,7 +53,7 @@ var mutants = []struct{ name, file, was, is string }{
 	{"old-connection-kept", "coordinator/group/join.go", "	s.answerJoin(c, x, refusedJoin(x.id, protocol.ErrRebalanceInProgress))\n", ""},
 	{"replaced-unwritten", "coordinator/group/join.go", "	s.write(rec)\n	answer := c.joined(x)", "	answer := c.joined(x)"},
 	{"offset-at-once", "coordinator/group/commits.go", "	s.out.Records = records\n", "	s.out.Records = records\n	for _, r := range records {\n		_ = s.Apply(coordinator.Entry{Record: r})\n	}\n	s.out.Records = nil\n"},
-	{"consumer-commit-any-epoch", "coordinator/group/consumer_leave.go", "case epoch == m.epoch:", "case epoch <= m.epoch:"},
+	{"consumer-commit-any-epoch", "coordinator/group/consumer_leave.go", "return s.mayCommitSince(x, m)", "return protocol.None"},
 	{"given-before-free", "coordinator/group/consumer_reconcile.go", "return !taken(id, p)", "return true || !taken(id, p)"},
 	{"freed-before-given-up", "coordinator/group/consumer_reconcile.go", "if holds(owned, m.revoking) {", "if false {"},
 	{"revoked-unasked", "coordinator/group/consumer_reconcile.go", "len(surplus) > 0 && holds(owned, surplus)", "false"},
