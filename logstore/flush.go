@@ -154,8 +154,8 @@ func (l *Log) flushInBackground(upTo cluster.Offset) {
 // flushIfOld flushes a log whose unflushed data is older than flush.ms.
 func (l *Log) flushIfOld(nowMs int64) {
 	l.append.Lock()
-	flushMs, age := l.config().FlushMs, nowMs-l.lastFlush
-	due := age >= millis(flushMs) || age < 0 && flushMs != config.Never // the clock has stepped back
+	every, age := l.config().FlushMs, nowMs-l.lastFlush
+	due := age >= millis(every) || age < 0 && every != config.Never // the clock has stepped back
 	l.append.Unlock()
 	if due {
 		l.flushInBackground(l.LEO())
