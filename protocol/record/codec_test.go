@@ -434,3 +434,41 @@ func TestCodecNames(t *testing.T) {
 		t.Error(s)
 	}
 }
+
+// TestLZ4BlocksOfAnySize: the buffer is as large as a block needs, not as its frame
+// allows; franz-go's allow 4 MiB.
+func TestLZ4BlocksOfAnySize(t *testing.T) {
+	for _, c := range []struct {
+		what  string
+		plain []byte
+		most  int
+	}{
+		{"a usual batch", bytes.Repeat([]byte("half of what is here, "), 1000), 64 << 10},
+		{"zeros up to the limit", make([]byte, 4<<20), 4 << 20},
+		{"zeros", make([]byte, 300<<10), 512 << 10},
+	} {
+		var frame bytes.Buffer
+		w := lz4.NewWriter(&frame)
+		if err := w.Apply(lz4.BlockSizeOption(lz4.Block4Mb)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(c.plain); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		var out []byte
+		var s lz4Source
+		if err := s.start(frame.Bytes(), false); err != nil {
+			t.Fatal(err)
+		}
+		got, err := s.next(&out, 0)
+		if err != nil || !bytes.Equal(got, c.plain) {
+			t.Fatalf("%s: %d bytes, %v, want %d", c.what, len(got), err, len(c.plain))
+		}
+		if cap(out) > c.most {
+			t.Errorf("%s: a buffer of %d bytes, want at most %d", c.what, cap(out), c.most)
+		}
+	}
+}

@@ -103,10 +103,21 @@ func (s *lz4Source) next(out *[]byte, _ int64) ([]byte, error) {
 	if word&lz4Stored != 0 {
 		return block, nil
 	}
-	*out = grow(*out, min(s.maxBlock, n*lz4MaxRatio))
-	m, err := lz4.UncompressBlock(block, *out)
-	if err != nil {
-		return nil, err
+	return s.uncompress(block, out)
+}
+
+// uncompress decodes a block with a buffer of about its size, and a larger one while
+// that does not do: franz-go's frames allow blocks of 4 MiB whatever a batch has.
+func (s *lz4Source) uncompress(block []byte, out *[]byte) ([]byte, error) {
+	most := min(s.maxBlock, len(block)*lz4MaxRatio)
+	for size := max(lz4BlockSize, 4*len(block), cap(*out)); ; size *= 2 {
+		*out = grow(*out, min(size, most))
+		m, err := lz4.UncompressBlock(block, *out)
+		if err == nil {
+			return (*out)[:m], nil
+		}
+		if size >= most {
+			return nil, err
+		}
 	}
-	return (*out)[:m], nil
 }
