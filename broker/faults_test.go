@@ -218,7 +218,7 @@ func TestLeaderlessPartitionKeepsItsEpoch(t *testing.T) {
 	tp := cluster.TopicPartition{Topic: "t"}
 	owner, s := c.leader(tp)
 	other := 3 - owner
-	newest := int32(s.LeaderEpoch)
+	newest := map[cluster.BrokerID]int32{owner: int32(s.LeaderEpoch), other: int32(s.LeaderEpoch)} // told by each
 	told := func(id cluster.BrokerID) kmsg.MetadataResponseTopicPartition {
 		req := kmsg.NewPtrMetadataRequest()
 		req.Version = 9
@@ -229,10 +229,10 @@ func TestLeaderlessPartitionKeepsItsEpoch(t *testing.T) {
 		if len(got.Partitions) == 0 { // it has not been told
 			return kmsg.MetadataResponseTopicPartition{Leader: -2}
 		}
-		if e := got.Partitions[0].LeaderEpoch; e < newest {
-			t.Errorf("epoch %d after epoch %d", e, newest)
+		if e := got.Partitions[0].LeaderEpoch; e < newest[id] {
+			t.Errorf("broker %d tells of epoch %d after epoch %d", id, e, newest[id])
 		} else {
-			newest = e
+			newest[id] = e
 		}
 		return got.Partitions[0]
 	}
@@ -250,7 +250,7 @@ func TestLeaderlessPartitionKeepsItsEpoch(t *testing.T) {
 	c.stop(other)
 	c.start(other)
 	leaderless("the other one has bounced")
-	before := newest
+	before := newest[other]
 	c.start(owner)
 	for _, id := range []cluster.BrokerID{owner, other} {
 		c.await(fmt.Sprintf("broker %d names the leader", id), func() bool { return told(id).Leader == int32(owner) })
