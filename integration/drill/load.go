@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -44,13 +43,7 @@ type kcatProducer struct {
 	w    *writer
 	p    *proc
 	stop context.CancelFunc
-	gone *atomic.Bool // it has ended by a fault of its own
 }
-
-// rewound is what librdkafka before 2.4.0 ends with when several batches were
-// answered in a way that leaves open whether they are there, and are not: it takes
-// them for written and their retries for older ones (its number 4438).
-const rewound = "failed with rewound sequence number"
 
 func startLoad(ctx context.Context, c *cluster, topic string, partitions int) (*load, error) {
 	ctx, stop := context.WithCancel(ctx)
@@ -214,7 +207,7 @@ func (l *load) startKcat(ctx context.Context) error {
 func (l *load) startKcatProducer(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	dir := filepath.Join(l.c.dir, "load")
-	w, next, gone := l.h.newWriter("kcat", 0), 0, &atomic.Bool{}
+	w, next := l.h.newWriter("kcat", 0), 0
 	var in io.WriteCloser
 	bootstrap := strings.Join(l.c.bootstrap(), ",")
 	var delivered sync.WaitGroup
@@ -245,12 +238,7 @@ func (l *load) startKcatProducer(ctx context.Context) error {
 					return
 				}
 				fmt.Fprintln(log, line)
-				if strings.Contains(line, rewound) {
-					stop()
-					l.h.retire(w)
-					gone.Store(true)
-				}
-				if strings.Contains(line, "Delivery failed") && !gone.Load() {
+				if strings.Contains(line, "Delivery failed") {
 					w.failed(0, next, errors.New(line))
 					next++
 				}
@@ -265,7 +253,7 @@ func (l *load) startKcatProducer(ctx context.Context) error {
 		return err
 	}
 	l.others, l.inputs = append(l.others, p), append(l.inputs, in)
-	l.kcat = kcatProducer{w, p, stop, gone}
+	l.kcat = kcatProducer{w: w, p: p, stop: stop}
 	l.write(ctx, w, func(_, _ int, v string) error {
 		_, err := io.WriteString(in, v+"\n")
 		return err
@@ -349,15 +337,7 @@ func clientsKnow(ctx context.Context) {
 // when two answers name different leaders in quick succession (its pull request
 // 5593). So where kcat alone stands still a new one has to have acks at once, which
 // a broker that is at fault would not give; how often is told.
-//
-// A kcat that has ended by a fault of its own is replaced as well.
 func (l *load) flows(ctx context.Context, within time.Duration, excused ...string) error {
-	if l.kcat.gone != nil && l.kcat.gone.Load() {
-		fmt.Printf("    kcat has ended by a fault of its own (%q); another is started\n", rewound)
-		if err := l.renewKcat(l.ctx); err != nil {
-			return err
-		}
-	}
 	m := l.h.mark()
 	err := eventually(ctx, within, "records are acked", func() error { return l.h.since(m, excused...) })
 	if err == nil || ctx.Err() != nil || l.kcat.w == nil || l.h.since(m, append(excused, "kcat")...) != nil {

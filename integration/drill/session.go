@@ -277,7 +277,7 @@ func (s *session) table() {
 		s.renewed += s.l.renewed
 	}
 	if s.renewed > 0 {
-		fmt.Printf("\nkcat's producer stood still or ended, and was started anew %d times\n", s.renewed)
+		fmt.Printf("\nkcat's producer stood still and was started anew %d times\n", s.renewed)
 	}
 	fmt.Printf("\n%s: %d runs, %d violations; %d records acked and %d read along in finished rounds; seed %d, brokers %s\n",
 		time.Since(s.began).Round(time.Second), runs, violations, s.records, s.read, s.o.seed, strings.Join(s.o.kinds, " "))

@@ -7,10 +7,7 @@ import (
 
 // TestGroupSeeds runs 300 seeds with consumer groups; every 25th is run twice.
 func TestGroupSeeds(t *testing.T) {
-	if *groupSeedFlag != 0 {
-		if r := Run(drawGroups(*groupSeedFlag), func(s string) { t.Log(s) }); r.Violation != nil {
-			t.Fatal(r.Violation)
-		}
+	if oneSeed(t, *groupSeedFlag, drawGroups) {
 		return
 	}
 	// A group whose first record and end fell into one step came back by a reload,
@@ -29,10 +26,7 @@ func TestGroupSeeds(t *testing.T) {
 
 // TestConsumerSeeds is TestGroupSeeds with members of the consumer protocol.
 func TestConsumerSeeds(t *testing.T) {
-	if *consumerSeedFlag != 0 {
-		if r := Run(drawConsumers(*consumerSeedFlag), func(s string) { t.Log(s) }); r.Violation != nil {
-			t.Fatal(r.Violation)
-		}
+	if oneSeed(t, *consumerSeedFlag, drawConsumers) {
 		return
 	}
 	var g GroupResult

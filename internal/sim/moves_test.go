@@ -19,10 +19,7 @@ func drawMoves(seed uint64) Config {
 // TestMoveSeeds runs 300 seeds with reassignments, every 25th twice, and those that
 // found a fault once.
 func TestMoveSeeds(t *testing.T) {
-	if *moveSeedFlag != 0 {
-		if r := Run(drawMoves(*moveSeedFlag), func(s string) { t.Log(s) }); r.Violation != nil {
-			t.Fatal(r.Violation)
-		}
+	if oneSeed(t, *moveSeedFlag, drawMoves) {
 		return
 	}
 	// A deleted replica came back and led; a replaced reassignment left an ISR of

@@ -71,6 +71,18 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
+// oneSeed runs the seed that a flag asks for, and prints what happens; false: none.
+func oneSeed(t *testing.T, seed uint64, draw func(seed uint64) Config) bool {
+	t.Helper()
+	if seed == 0 {
+		return false
+	}
+	if r := Run(draw(seed), func(s string) { t.Log(s) }); r.Violation != nil {
+		t.Fatal(r.Violation)
+	}
+	return true
+}
+
 // runSeeds runs n seeds from -sim.from on, every 25th twice, and tells also of each.
 func runSeeds(t *testing.T, n int, draw func(seed uint64) Config, also func(Config, Result)) tally {
 	t.Helper()

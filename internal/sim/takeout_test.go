@@ -19,10 +19,7 @@ func drawTakenOut(seed uint64) Config {
 // TestTakeOutSeeds runs 300 seeds in which registrations are taken out while their
 // sessions live, every 25th twice.
 func TestTakeOutSeeds(t *testing.T) {
-	if *takeOutSeedFlag != 0 {
-		if r := Run(drawTakenOut(*takeOutSeedFlag), func(s string) { t.Log(s) }); r.Violation != nil {
-			t.Fatal(r.Violation)
-		}
+	if oneSeed(t, *takeOutSeedFlag, drawTakenOut) {
 		return
 	}
 	sum := runSeeds(t, *takeOutSeedsFlag, drawTakenOut, func(Config, Result) {})

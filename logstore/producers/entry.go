@@ -56,9 +56,6 @@ func (e *entry) setEpoch(epoch cluster.ProducerEpoch) {
 	}
 }
 
-// noTimestamp is that of a batch of which it is not known.
-const noTimestamp = -1
-
 // maxRun is a half of all sequences: of two numbers less than that apart, the one
 // that comes first is certain.
 const maxRun = 1 << 30

@@ -5,6 +5,7 @@ import (
 	"sort"
 
 	"github.com/kbroker/kbroker/cluster"
+	"github.com/kbroker/kbroker/protocol/record"
 )
 
 // State is the producers of one partition. The zero value is the state of an
@@ -52,7 +53,7 @@ func (s *State) Check(b *Batch, o CheckOptions) (dup Written, duplicate bool, er
 			return Written{First: w.first(), Last: w.last, Timestamp: w.timestamp}, true, nil
 		}
 		if e.before(b.BaseSequence, b.LastSequence) {
-			return Written{First: cluster.NoOffset, Last: e.at(0).first() - 1, Timestamp: noTimestamp}, true, nil
+			return Written{First: cluster.NoOffset, Last: e.at(0).first() - 1, Timestamp: record.NoTimestamp}, true, nil
 		}
 	}
 	if o.Origin == Replication {
