@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/kbroker/kbroker/cluster"
-	"github.com/kbroker/kbroker/internal/vfs"
 	"github.com/kbroker/kbroker/logstore/epochs"
 )
 
@@ -387,7 +386,7 @@ func (s *segment) lastIndexed() int64 {
 // loadEpochs reads the history of leader epochs; a file that cannot be read is
 // as good as none, since the batches carry their epochs.
 func (l *Log) loadEpochs(ld *loading) error {
-	c, err := l.readEpochs()
+	c, err := readEpochs(l.store.fs, l.file(leaderEpochCheckpoint))
 	if err != nil && !errors.Is(err, epochs.ErrCorrupt) {
 		return err
 	}
@@ -397,27 +396,6 @@ func (l *Log) loadEpochs(ld *loading) error {
 	l.epochs, ld.epochs = c, c
 	ld.epochsBad, ld.epochsLost = err != nil, c.Len() == 0
 	return nil
-}
-
-// readEpochs reads the checkpoint. One without its last newline was cut by a
-// crash, perhaps in the middle of a number: the file is renamed into its place
-// without an fsync.
-func (l *Log) readEpochs() (epochs.Cache, error) {
-	data, err := vfs.ReadFile(l.store.fs, l.file(leaderEpochCheckpoint), maxSmallFile)
-	if isMissing(err) || (err == nil && len(data) == 0) {
-		return emptyEpochs, nil
-	}
-	if err != nil {
-		return emptyEpochs, err
-	}
-	c, err := epochs.Parse(data)
-	if err == nil && data[len(data)-1] != '\n' {
-		err = fmt.Errorf("%w: it ends within a line", epochs.ErrCorrupt)
-	}
-	if err != nil {
-		return emptyEpochs, fmt.Errorf("%s: %w", l.file(leaderEpochCheckpoint), err)
-	}
-	return c, nil
 }
 
 // settleEpochs brings the history in line with the log: rebuilt when there was

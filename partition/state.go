@@ -34,8 +34,8 @@ var (
 	// ErrUnknownLeaderEpoch is UNKNOWN_LEADER_EPOCH: the asker knows of a newer
 	// epoch than this replica.
 	ErrUnknownLeaderEpoch = errors.New("leader epoch is newer than the replica's")
-	// ErrStaleEpoch refuses a role change of an epoch that is not newer;
-	// controllers are answered STALE_CONTROLLER_EPOCH.
+	// ErrStaleEpoch refuses a role change of an epoch that is not newer, or older
+	// than the log's; controllers are answered STALE_CONTROLLER_EPOCH.
 	ErrStaleEpoch = errors.New("leader epoch of the role change is not newer than the replica's")
 	// ErrStorage is KAFKA_STORAGE_ERROR: the log directory has failed.
 	ErrStorage = errors.New("the replica's log directory is offline")
@@ -60,6 +60,7 @@ type State struct {
 	self  cluster.BrokerID
 	role  Role
 	epoch cluster.LeaderEpoch // the newest that a controller told, -1 for none
+	past  cluster.LeaderEpoch // the newest of the log when it was opened, -1 for none
 	zkVer cluster.ZKVersion
 
 	leo      cluster.Offset
@@ -84,10 +85,15 @@ type State struct {
 // checkpointed but within the log.
 func New(self cluster.BrokerID, logStart, checkpointedHW, leo cluster.Offset) State {
 	return State{
-		self: self, epoch: cluster.NoLeaderEpoch, zkVer: cluster.NoZKVersion, leader: cluster.NoBroker,
+		self: self, epoch: cluster.NoLeaderEpoch, past: cluster.NoLeaderEpoch, zkVer: cluster.NoZKVersion, leader: cluster.NoBroker,
 		logStart: logStart, leo: leo, hw: min(max(checkpointedHW, logStart), leo), minISR: 1, maxLag: DefaultMaxLag,
 	}
 }
+
+// Remember tells a replica that was just opened the newest epoch in its log. A role
+// of an older one is refused: ZooKeeper has lost what it knew, and who takes such a
+// role writes what the next election has its followers cut.
+func (s *State) Remember(epoch cluster.LeaderEpoch) { s.past = epoch }
 
 // DefaultMaxLag is replica.lag.time.max.ms where nothing else is told.
 const DefaultMaxLag = 30 * time.Second
@@ -108,6 +114,10 @@ func (s *State) Role() Role { return s.role }
 
 // LeaderEpoch is the newest epoch that a controller told, -1 for none.
 func (s *State) LeaderEpoch() cluster.LeaderEpoch { return s.epoch }
+
+// KnownEpoch is the newest epoch that a controller told or that was in the log when
+// it was opened, -1 for none. What is ordered in an older one is not done.
+func (s *State) KnownEpoch() cluster.LeaderEpoch { return max(s.epoch, s.past) }
 
 // ZKVersion is the partition epoch last told.
 func (s *State) ZKVersion() cluster.ZKVersion { return s.zkVer }
@@ -131,10 +141,10 @@ func (s *State) ISR() []cluster.BrokerID { return s.isr }
 func (s *State) Assignment() cluster.Assignment { return s.assignment }
 
 // BecomeLeader starts leadership in l.LeaderEpoch with the log as it stands.
-// The caller has written (epoch, LEO) to the epoch cache. ErrStaleEpoch: the
-// epoch is not newer, as in the repeats that controllers send.
+// The caller has written (epoch, LEO) to the epoch cache, if AcceptsEpoch. ErrStaleEpoch:
+// the epoch is not newer, as in the repeats that controllers send, or older than the log's.
 func (s *State) BecomeLeader(l cluster.LeaderAndISR, a cluster.Assignment, now Time) (Effects, error) {
-	if err := s.acceptsEpoch(l.LeaderEpoch); err != nil {
+	if err := s.AcceptsEpoch(l.LeaderEpoch); err != nil {
 		return Effects{}, err
 	}
 	if !slices.Contains(l.ISR, s.self) || l.Leader != s.self {
@@ -149,9 +159,9 @@ func (s *State) BecomeLeader(l cluster.LeaderAndISR, a cluster.Assignment, now T
 }
 
 // BecomeFollower ends leadership, if any: another broker, or none, leads in
-// l.LeaderEpoch. ErrStaleEpoch: the epoch is not newer.
+// l.LeaderEpoch. ErrStaleEpoch as of BecomeLeader.
 func (s *State) BecomeFollower(l cluster.LeaderAndISR, a cluster.Assignment) error {
-	if err := s.acceptsEpoch(l.LeaderEpoch); err != nil {
+	if err := s.AcceptsEpoch(l.LeaderEpoch); err != nil {
 		return err
 	}
 	s.role, s.epoch, s.zkVer, s.leader = Follower, l.LeaderEpoch, l.ZKVersion, l.Leader
@@ -253,10 +263,13 @@ func (s *State) LatestOffset() (cluster.Offset, error) {
 	return s.hw, nil
 }
 
-func (s *State) acceptsEpoch(epoch cluster.LeaderEpoch) error {
+// AcceptsEpoch tells whether a role may begin in an epoch.
+func (s *State) AcceptsEpoch(epoch cluster.LeaderEpoch) error {
 	switch {
 	case s.role == Offline:
 		return ErrStorage
+	case epoch < s.past:
+		return fmt.Errorf("%w: %d, the log has %d: ZooKeeper has lost what it knew", ErrStaleEpoch, epoch, s.past)
 	case epoch <= s.epoch:
 		return fmt.Errorf("%w: %d, at %d", ErrStaleEpoch, epoch, s.epoch)
 	}

@@ -50,7 +50,7 @@ zookeeper.connect there makes it a broker of a ZooKeeper cluster.`,
 	cmd.Flags().StringArrayVar(&o.overrides, "override", nil, "`key=value` that takes precedence over the file; may be repeated")
 	cmd.Flags().BoolVar(&o.strict, "strict-config", false, "make keys that are unknown or not acted on an error")
 	cmd.Flags().StringVar(&o.logLevel, "log-level", "info", "trace, debug, info, warn or error")
-	cmd.AddCommand(newVersionCommand(), newDumpLogCommand(), newCheckCommand(), newTopicsCommand(), newPartitionsCommand(), newWatchCommand(), newReadyCommand())
+	cmd.AddCommand(newVersionCommand(), newDumpLogCommand(), newCheckCommand(), newTopicsCommand(), newPartitionsCommand(), newWatchCommand(), newReadyCommand(), newEpochsCommand())
 	return cmd
 }
 

@@ -25,6 +25,7 @@ var rules = map[string]rule{
 	"partition/isr":      {imports: []string{"cluster", "partition", "partition/replica", "protocol", "internal/clock"}},
 	"controller":         {pure: true, imports: []string{"cluster"}},
 	"controller/loop":    {imports: []string{"cluster", "controller", "zkmeta", "protocol", "protocol/client", "internal/clock"}},
+	"controller/restore": {pure: true, imports: []string{"cluster"}},
 	"coordinator":        {pure: true, imports: []string{"cluster", "protocol/record"}},
 	"coordinator/assign": {pure: true, imports: []string{"cluster"}},
 	"coordinator/group":  {pure: true, imports: []string{"cluster", "coordinator", "coordinator/assign", "protocol"}},
@@ -39,7 +40,7 @@ var rules = map[string]rule{
 	"zkmeta/embedded":    {imports: []string{"cluster", "zkmeta", "zkmeta/feed", "internal/clock", "internal/vfs"}},
 	"zkmeta/zkmetatest":  {imports: []string{"cluster", "zkmeta"}},
 
-	"broker": {imports: []string{"broker/...", "cluster", "config", "console", "controller", "controller/loop", "coordinator/...", "internal/...", "logstore", "partition/...",
+	"broker": {imports: []string{"broker/...", "cluster", "config", "console", "controller", "controller/loop", "controller/restore", "coordinator/...", "internal/...", "logstore", "partition/...",
 		"protocol", "protocol/client", "protocol/server", "zkmeta/..."}},
 	"broker/api": {imports: []string{"broker/configs", "broker/metadata", "broker/producerids", "broker/quota", "broker/session", "broker/topics", "cluster", "config",
 		"controller", "controller/loop", "coordinator/...", "internal/...", "logstore", "logstore/producers", "partition", "partition/replica", "protocol", "protocol/record",
@@ -53,7 +54,7 @@ var rules = map[string]rule{
 
 	"console": {imports: []string{"internal/metric"}},
 
-	"cmd/kbroker":       {imports: []string{"broker", "config", "console", "logstore", "zkmeta/...", "internal/vfs"}},
+	"cmd/kbroker":       {imports: []string{"broker", "controller/restore", "config", "console", "logstore", "zkmeta/...", "internal/vfs"}},
 	"integration":       {},
 	"integration/drill": {},
 	"bench/...":         {imports: []string{"bench/...", "cluster", "protocol", "protocol/record"}},

@@ -357,11 +357,15 @@ func (b *broker) order(from cluster.BrokerID, epoch cluster.ControllerEpoch, s c
 // stopReplica carries out one partition of a StopReplica.
 func (b *broker) stopReplica(sp controller.StopReplicaPartition) {
 	h := b.replicas[sp.Partition]
+	known := b.disk[sp.Partition].log.LatestEpoch()
 	if h != nil {
-		if sp.LeaderEpoch >= 0 && sp.LeaderEpoch < h.State.LeaderEpoch() && b.w.cfg.variant != UnfencedStop {
-			b.w.say("b%d t-%d does not stop: the order is of epoch %d", b.id, sp.Partition, sp.LeaderEpoch)
-			return
-		}
+		known = h.State.KnownEpoch()
+	}
+	if sp.LeaderEpoch >= 0 && sp.LeaderEpoch < known && b.w.cfg.variant != UnfencedStop {
+		b.w.say("b%d t-%d does not stop: the order is of epoch %d", b.id, sp.Partition, sp.LeaderEpoch)
+		return
+	}
+	if h != nil {
 		b.w.say("b%d t-%d stops", b.id, sp.Partition)
 		h.State.Stopped()
 		h.unfollow()

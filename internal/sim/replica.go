@@ -18,12 +18,14 @@ type Replica struct {
 
 // NewReplica opens a log with HW as checkpointed.
 func NewReplica(self cluster.BrokerID, log Log, hw cluster.Offset) *Replica {
-	return &Replica{Self: self, Log: log, State: partition.New(self, 0, hw, log.LEO())}
+	r := &Replica{Self: self, Log: log, State: partition.New(self, 0, hw, log.LEO())}
+	r.State.Remember(log.LatestEpoch())
+	return r
 }
 
 // Lead carries out a LeaderAndIsr that makes this replica the leader.
 func (r *Replica) Lead(l cluster.LeaderAndISR, a cluster.Assignment, now partition.Time) (partition.Effects, error) {
-	if r.State.Role() != partition.Offline && l.LeaderEpoch > r.State.LeaderEpoch() {
+	if r.State.AcceptsEpoch(l.LeaderEpoch) == nil {
 		r.Log.begin(l.LeaderEpoch)
 	}
 	e, err := r.State.BecomeLeader(l, a, now)

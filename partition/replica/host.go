@@ -330,7 +330,11 @@ func (h *Host) open(c RoleChange) (r *Replica, named bool, err error) {
 		return r, named, checkTopicID(r.log, c.TopicID)
 	}
 	log, ok := h.o.Store.Log(c.TP)
+	past := cluster.NoLeaderEpoch
 	if ok {
+		if id := log.TopicID(); !id.IsZero() && id == c.TopicID { // else it may be of another topic of that name
+			past = log.LatestEpoch()
+		}
 		err = checkTopicID(log, c.TopicID)
 	} else {
 		log, err = h.o.Store.Create(c.TP, c.TopicID, h.o.TopicConfig(c.TP.Topic))
@@ -341,6 +345,7 @@ func (h *Host) open(c RoleChange) (r *Replica, named bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r = newReplica(h, log, h.checkpointed[c.TP])
+	r.part.Remember(past)
 	r.part.EligibleChanged(*h.live.Load(), h.now())
 	delete(h.checkpointed, c.TP)
 	h.replicas[c.TP] = r
@@ -362,7 +367,7 @@ func checkTopicID(log *logstore.Log, id cluster.TopicID) error {
 
 func (r *Replica) becomeLeaderLocked(c RoleChange) (partition.Effects, error) {
 	r.state.Lock()
-	fresh := r.part.Role() != partition.Offline && c.State.LeaderEpoch > r.part.LeaderEpoch()
+	fresh := r.part.AcceptsEpoch(c.State.LeaderEpoch) == nil
 	r.state.Unlock()
 	if fresh { // the cache first: a fetch must never see the role without the epoch
 		if err := r.log.BecomeLeaderEpoch(c.State.LeaderEpoch, r.log.LEO()); err != nil {
@@ -417,9 +422,11 @@ func (h *Host) applyStopReplica(epoch cluster.ControllerEpoch, stops []Stop, sto
 	errs := make([]error, len(stops))
 	gone := *stopped
 	for i, s := range stops {
-		if errs[i] = h.stopOne(s); !errors.Is(errs[i], ErrFencedStop) {
-			gone = append(gone, s.TP)
+		if errs[i] = h.stopOne(s); errors.Is(errs[i], ErrFencedStop) {
+			h.o.Logger.Error().Err(errs[i]).Stringer("partition", s.TP).Msg("StopReplica refused")
+			continue
 		}
+		gone = append(gone, s.TP)
 	}
 	h.o.Fetching.Unfollow(gone)
 	*stopped = gone
@@ -432,17 +439,21 @@ func (h *Host) stopOne(s Stop) error {
 		if !s.Delete {
 			return nil
 		}
-		if _, ok := h.o.Store.Log(s.TP); !ok {
+		log, ok := h.o.Store.Log(s.TP)
+		if !ok {
 			return nil
+		}
+		if s.Epoch >= 0 && s.Epoch < log.LatestEpoch() {
+			return fmt.Errorf("%s: %w: %d, the log has %d", s.TP, ErrFencedStop, s.Epoch, log.LatestEpoch())
 		}
 		return h.o.Store.Delete(s.TP)
 	}
 	r.append.Lock()
 	r.state.Lock()
-	if s.Epoch >= 0 && s.Epoch < r.part.LeaderEpoch() {
+	if known := r.part.KnownEpoch(); s.Epoch >= 0 && s.Epoch < known {
 		r.state.Unlock()
 		r.append.Unlock()
-		return fmt.Errorf("%s: %w: %d", s.TP, ErrFencedStop, s.Epoch)
+		return fmt.Errorf("%s: %w: %d, at %d", s.TP, ErrFencedStop, s.Epoch, known)
 	}
 	offline := r.part.Role() == partition.Offline
 	r.part.Stopped()

@@ -232,3 +232,74 @@ func TestClockSteps(t *testing.T) {
 		}
 	}
 }
+
+// Row 17 after a restart: what no process remembers is in the log. Orders of an older
+// epoch are refused, told of, and leave the log as it is; those of the log's own epoch
+// are what every start brings.
+func TestEpochsOfTheLogAreKnown(t *testing.T) {
+	id := cluster.NewTopicID()
+	tp := cluster.TopicPartition{Topic: "b"}
+	change := func(id cluster.TopicID, leader cluster.BrokerID, epoch cluster.LeaderEpoch) []RoleChange {
+		return []RoleChange{{TP: tp, TopicID: id,
+			State:      cluster.LeaderAndISR{Leader: leader, LeaderEpoch: epoch, ISR: []cluster.BrokerID{leader}},
+			Assignment: cluster.Assignment{Replicas: []cluster.BrokerID{1, 2, 3}}}}
+	}
+	f := newFencing(t, 0, 1)
+	if errs, err := f.h.ApplyLeaderAndISR(1, change(id, 1, 7)); err != nil || errs[0] != nil {
+		t.Fatal(err, errs)
+	}
+	f.r, _ = f.h.Replica(tp)
+	for range 3 {
+		if err := f.appendSince(7); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start := func() (*Host, *journal.Journal) {
+		log := new(journal.Journal)
+		h := NewHost(Options{Self: 1, Store: f.h.o.Store, Clock: f.clock, Logger: zerolog.New(log), TopicConfig: f.h.o.TopicConfig})
+		h.LiveBrokersChanged([]cluster.BrokerID{1, 2, 3})
+		return h, log
+	}
+
+	h, log := start()
+	stop := func(epoch cluster.LeaderEpoch) []Stop { return []Stop{{TP: tp, Epoch: epoch, Delete: true}} }
+	if errs, err := h.ApplyStopReplica(1, stop(6)); err != nil || !errors.Is(errs[0], ErrFencedStop) {
+		t.Errorf("an older stop, before any role: %v, %v", err, errs)
+	}
+	for i, c := range []struct {
+		leader cluster.BrokerID
+		epoch  cluster.LeaderEpoch
+	}{{1, 6}, {2, 6}, {1, 0}} {
+		errs, err := h.ApplyLeaderAndISR(1, change(id, c.leader, c.epoch))
+		if err != nil || !errors.Is(errs[0], partition.ErrStaleEpoch) {
+			t.Errorf("leader %d in epoch %d: %v, %v", c.leader, c.epoch, err, errs)
+		}
+		if n := log.Count(`"level":"error"`, `"partition":"b-0"`, "the log has 7: ZooKeeper has lost", "LeaderAndIsr refused"); n != i+1 {
+			t.Errorf("leader %d in epoch %d is not told of:\n%s", c.leader, c.epoch, log.String())
+		}
+	}
+	if errs, err := h.ApplyStopReplica(1, stop(6)); err != nil || !errors.Is(errs[0], ErrFencedStop) {
+		t.Errorf("an older stop: %v, %v", err, errs)
+	}
+	if n := log.Count(`"level":"error"`, `"partition":"b-0"`, "StopReplica refused"); n != 2 {
+		t.Errorf("stops told of %d times:\n%s", n, log.String())
+	}
+	r, _ := h.Replica(tp)
+	if v := r.View(); v.Role != partition.None || v.LEO != 3 || r.log.LatestEpoch() != 7 {
+		t.Errorf("%+v, newest epoch in the log %d", v, r.log.LatestEpoch())
+	}
+	if errs, err := h.ApplyLeaderAndISR(1, change(id, 2, 8)); err != nil || errs[0] != nil || r.View().Role != partition.Follower {
+		t.Errorf("a newer epoch: %v, %v, %+v", err, errs, r.View())
+	}
+
+	h, _ = start()
+	if errs, err := h.ApplyLeaderAndISR(1, change(id, 1, 7)); err != nil || errs[0] != nil {
+		t.Errorf("the log's own epoch: %v, %v", err, errs)
+	}
+	// A log that is not known to be of this topic says nothing: epochs begin at 0
+	// where a topic is deleted and made again.
+	h, _ = start()
+	if errs, err := h.ApplyLeaderAndISR(1, change(cluster.TopicID{}, 1, 0)); err != nil || errs[0] != nil {
+		t.Errorf("a controller that gives no topic ids: %v, %v", err, errs)
+	}
+}
