@@ -34,17 +34,6 @@ func (b *budget) try(n int) bool {
 	}
 }
 
-// tryReserved is try for the small chunks that every connection reads into: it
-// may go an eighth over the bound, so that requests that are large and slow to
-// arrive do not keep small ones from being read at all.
-func (b *budget) tryReserved(n int) bool {
-	if b.max <= 0 || b.used.Load() < b.max+b.max/8 {
-		b.used.Add(int64(n))
-		return true
-	}
-	return false
-}
-
 // add takes n bytes whatever the bound.
 func (b *budget) add(n int) { b.used.Add(int64(n)) }
 
@@ -52,12 +41,7 @@ func (b *budget) add(n int) { b.used.Add(int64(n)) }
 // first.
 func (b *budget) take(n int, done <-chan struct{}) bool {
 	for !b.try(n) {
-		b.mu.Lock()
-		turn := make(chan struct{})
-		b.waiters = append(b.waiters, turn)
-		b.waiting.Add(1)
-		b.mu.Unlock()
-		b.wake() // what was given back before we stood in the queue
+		turn := b.queue()
 		select {
 		case <-turn:
 		case <-done:
@@ -67,6 +51,41 @@ func (b *budget) take(n int, done <-chan struct{}) bool {
 	}
 	b.wake() // there may be room for the next one too
 	return true
+}
+
+// takeEither waits until n bytes can be taken of one of two budgets, and tells of
+// which; nil when done was closed first.
+func takeEither(a, b *budget, n int, done <-chan struct{}) *budget {
+	for {
+		for _, x := range [...]*budget{a, b} {
+			if x.try(n) {
+				x.wake() // there may be room for the next one too
+				return x
+			}
+		}
+		turnA, turnB := a.queue(), b.queue()
+		select {
+		case <-turnA:
+			b.forget(turnB)
+		case <-turnB:
+			a.forget(turnA)
+		case <-done:
+			a.forget(turnA)
+			b.forget(turnB)
+			return nil
+		}
+	}
+}
+
+// queue gives a turn, which is closed when there may be room.
+func (b *budget) queue() (turn chan struct{}) {
+	turn = make(chan struct{})
+	b.mu.Lock()
+	b.waiters = append(b.waiters, turn)
+	b.waiting.Add(1)
+	b.mu.Unlock()
+	b.wake() // what was given back before we stood in the queue
+	return turn
 }
 
 func (b *budget) give(n int) {

@@ -30,6 +30,7 @@ type buffer struct {
 	// What was taken from the server's budgets; server is nil once given back.
 	charge int
 	server *Server
+	chunks *budget // which one a chunk was taken from; nil for a frame's buffer
 }
 
 // newBuffer gives a buffer of size bytes or more, with one reference. The
@@ -62,10 +63,14 @@ func (b *buffer) release() {
 	if n > 0 {
 		return
 	}
-	if b.server != nil {
+	switch {
+	case b.server == nil:
+	case b.chunks != nil:
+		b.chunks.give(b.charge)
+	default:
 		b.server.giveFrame(b.charge)
-		b.server = nil
 	}
+	b.server, b.chunks = nil, nil
 	if b.class >= 0 {
 		pools[b.class].Put(b)
 	}
@@ -73,6 +78,30 @@ func (b *buffer) release() {
 
 // sole reports whether nobody but the caller holds the buffer.
 func (b *buffer) sole() bool { return b.refs.Load() == 1 }
+
+// tryChunk gives a chunk to read into, nil when there is no memory.
+func (s *Server) tryChunk() *buffer {
+	for _, b := range [...]*budget{&s.memory, &s.reserve} {
+		if b.try(chunkSize) {
+			return s.newChunk(b)
+		}
+	}
+	return nil
+}
+
+// takeChunk is tryChunk that waits; nil when done was closed first.
+func (s *Server) takeChunk(done <-chan struct{}) *buffer {
+	if b := takeEither(&s.memory, &s.reserve, chunkSize, done); b != nil {
+		return s.newChunk(b)
+	}
+	return nil
+}
+
+func (s *Server) newChunk(from *budget) *buffer {
+	chunk := newBuffer(chunkSize, chunkSize, s)
+	chunk.chunks = from
+	return chunk
+}
 
 // takeFrame waits until a frame of n bytes may be read; false when done was
 // closed first.

@@ -53,7 +53,7 @@ func (n *counters) init(s *Server) {
 		}
 	}
 	if n.reg != nil {
-		n.reg.Gauge(metric.Name{Group: "kafka.network", Type: "SocketServer", Name: "MemoryPoolUsed"}, func() float64 { return float64(s.memory.used.Load()) })
+		n.reg.Gauge(metric.Name{Group: "kafka.network", Type: "SocketServer", Name: "MemoryPoolUsed"}, func() float64 { return float64(s.memory.used.Load() + s.reserve.used.Load()) })
 	}
 }
 

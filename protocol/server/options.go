@@ -88,7 +88,8 @@ type Options struct {
 	// Kafka (10 min where that is off).
 	FrameTimeout, WriteTimeout time.Duration
 	// QueuedMaxBytes bounds the memory of all requests being received or
-	// served; at the bound reading stops. <= 0: no bound.
+	// served; at the bound reading stops. An eighth of it is added for small
+	// requests alone, which go on beside large ones. <= 0: no bound.
 	QueuedMaxBytes     int64
 	MaxInFlightPerConn int // unanswered requests of a connection; 0: 64
 	SendBufferBytes    int // socket.send.buffer.bytes; 0: the system's

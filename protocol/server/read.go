@@ -30,19 +30,21 @@ func (in *input) waiting() []byte { // unread, or pending
 }
 
 func (in *input) tryTakeChunk(c *Conn) bool {
-	if !c.server.memory.tryReserved(chunkSize) {
+	chunk := c.server.tryChunk()
+	if chunk == nil {
 		return false
 	}
-	in.use(newBuffer(chunkSize, chunkSize, c.server))
+	in.use(chunk)
 	return true
 }
 
 // takeChunk waits for memory; false when the connection ends first.
 func (in *input) takeChunk(c *Conn) bool {
-	if !c.server.memory.tryReserved(chunkSize) && !c.server.memory.take(chunkSize, c.done) {
+	chunk := c.server.takeChunk(c.done)
+	if chunk == nil {
 		return false
 	}
-	in.use(newBuffer(chunkSize, chunkSize, c.server))
+	in.use(chunk)
 	return true
 }
 

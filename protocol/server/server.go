@@ -19,6 +19,7 @@ type Server struct {
 	limits    *limits
 	memory    budget // all requests that are received or served
 	large     budget // the part of it that frames above largeFrame may take
+	reserve   budget // beside it, for the chunks that small requests are read into: an eighth
 	count     counters
 	logs      logLimiter
 	begin     time.Time
@@ -59,7 +60,7 @@ func Listen(o Options) (*Server, error) {
 	}
 	s := &Server{opts: o, limits: limits, open: map[uint64]*Conn{}, begin: o.Clock.Now().Add(-1), gather: gatherPayload,
 		fileReads: make(chan struct{}, maxFileReads)}
-	s.memory.max, s.large.max = o.QueuedMaxBytes, o.QueuedMaxBytes/2
+	s.memory.max, s.large.max, s.reserve.max = o.QueuedMaxBytes, o.QueuedMaxBytes/2, o.QueuedMaxBytes/8
 	s.count.init(s)
 	s.logs.init(s)
 	for _, lo := range o.Listeners {

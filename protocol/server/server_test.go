@@ -55,6 +55,9 @@ func (g *rig) stopped() {
 	if n := g.memory.used.Load(); n != 0 {
 		g.t.Errorf("%d bytes of requests were not given back", n)
 	}
+	if n := g.reserve.used.Load(); n != 0 {
+		g.t.Errorf("%d bytes of chunks were not given back", n)
+	}
 	if n := g.large.used.Load(); n != 0 {
 		g.t.Errorf("%d bytes of large requests were not given back", n)
 	}
