@@ -28,7 +28,8 @@ type logDir struct {
 	ckpt    sync.Mutex                   // one writer of its checkpoint files
 	written map[string][sha256.Size]byte // what was written last, by file; guarded by ckpt
 
-	hws offsetMap // the high watermarks as loaded; not changed afterwards
+	hws  offsetMap // the high watermarks as loaded; not changed afterwards
+	disk disk
 }
 
 type dirFailure struct{ err error }

@@ -13,6 +13,7 @@
 //	Store.idReads   reading of partition.metadata, under none of a log's locks
 //	Log.state       memory only, never held across a system call
 //	Store.mu, fileCache.mu, indexCache.mu, scheduler.mu, cleaners.mu   memory only
+//	disk            places for the calls that wait for a directory's segments; held for one call
 //
 // Nothing is called out under any of them.
 package logstore

@@ -93,7 +93,7 @@ func (c *fileCache) acquire(s *segment) (*handle, error) {
 // install puts an open file into the cache, with a reference for the caller. If
 // another goroutine was faster its file is returned and f closed.
 func (c *fileCache) install(s *segment, f vfs.File) *handle {
-	h := &handle{f: f, seg: s}
+	h := &handle{f: diskFile{f, &s.log.dir.disk}, seg: s}
 	h.refs.Store(2)
 	h.used.Store(true)
 	c.mu.Lock()

@@ -120,7 +120,7 @@ func (s *Store) openDirs() error {
 		if slices.ContainsFunc(s.dirs, func(d *logDir) bool { return d.path == path }) {
 			return fmt.Errorf("log directory %s is configured twice", path)
 		}
-		d := &logDir{store: s, path: path, written: make(map[string][sha256.Size]byte)}
+		d := &logDir{store: s, path: path, written: make(map[string][sha256.Size]byte), disk: newDisk()}
 		s.dirs = append(s.dirs, d)
 		if err := s.lockDir(d); errors.Is(err, vfs.ErrLocked) {
 			return fmt.Errorf("%s: %w", path, ErrDirLocked)
