@@ -58,6 +58,7 @@ type Counts struct {
 type broker struct {
 	Broker
 	leaving bool // asked for its controlled shutdown
+	silent  bool // BrokerSilent, and no answer since
 	// What this incarnation acknowledged of UpdateMetadata: all partitions up to
 	// metaAcked, the set of live brokers up to brokersAcked.
 	metaAcked    uint64

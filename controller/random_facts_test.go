@@ -12,7 +12,7 @@ import (
 func (w *world) fact() {
 	id := w.anyID()
 	b := w.brokers[id]
-	switch w.r.IntN(18) {
+	switch w.r.IntN(19) {
 	case 0, 1: // starts or bounces
 		w.start(id)
 	case 2:
@@ -46,6 +46,9 @@ func (w *world) fact() {
 		w.reassign()
 	case 17:
 		w.failOver()
+	case 18:
+		w.log("%d is silent", id)
+		w.im.BrokerSilent(id)
 	}
 }
 

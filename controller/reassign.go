@@ -168,7 +168,7 @@ func (im *Image) moves(t *topic) []Move {
 		case im.taken(p):
 			out = append(out, Move{p.num, reassignTo(p.assignment, p.target)})
 		case p.moving && im.completing(p) && !im.complete(p).due &&
-			!slices.ContainsFunc(p.assignment.Removing, func(id cluster.BrokerID) bool { return !im.lost(p, id) }):
+			!slices.ContainsFunc(p.assignment.Removing, func(id cluster.BrokerID) bool { return !im.lost(p, id) && !im.brokers[id].silent }):
 			out = append(out, Move{p.num, cluster.Assignment{Replicas: targetOf(p.assignment)}})
 		}
 	}

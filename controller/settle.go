@@ -105,6 +105,7 @@ func (im *Image) Answered(s Send, a Answer) {
 	if b == nil || b.Epoch != s.Epoch || a.Error != codeNone {
 		return
 	}
+	b.silent = false
 	switch {
 	case s.LeaderAndISR != nil:
 		im.ledAnswered(b, s.LeaderAndISR, a)

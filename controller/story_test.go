@@ -276,6 +276,8 @@ func (s *story) fact(w []string, f map[string]string) {
 		s.im.BrokerGone(cluster.BrokerID(num(w[1])))
 	case "leaving":
 		s.im.BrokerLeaving(cluster.BrokerID(num(w[1])))
+	case "silent":
+		s.im.BrokerSilent(cluster.BrokerID(num(w[1])))
 	case "logdir":
 		s.im.LogDirFailed(cluster.BrokerID(num(w[1])))
 	case "topic":

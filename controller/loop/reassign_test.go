@@ -6,8 +6,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kbroker/kbroker/cluster"
+	"github.com/kbroker/kbroker/internal/clock"
+	"github.com/kbroker/kbroker/protocol/client"
 	"github.com/kbroker/kbroker/zkmeta"
 )
 
@@ -132,6 +135,42 @@ func TestReassignment(t *testing.T) {
 			t.Errorf("the old leader was told of its successor: %s", line)
 		}
 	}
+}
+
+// A broker that keeps its session and answers nothing does not hold up a reassignment
+// away from it for longer than the time of a request. It is told to delete its replica
+// as soon as it answers.
+func TestReassignmentFromASilentBroker(t *testing.T) {
+	m := ensemble(t)
+	f1, f2, f3 := newFake(t, m, 1), newFake(t, m, 2), newFake(t, m, 3)
+	clk := clock.NewManual(time.Unix(1_000_000, 0))
+	l, c := contender(t, f1, func(o *Options) { o.Clock = clk })
+	c.await(t, "true 1")
+	s := f1.session()
+	createTopic(t, s, "a", partitions(on(1, 2)))
+	f2.awaitLeader(tpOf("a", 0), 1, 0)
+	begin(t, l, "a", 1, 3)
+	f1.awaitLeader(tpOf("a", 0), 1, 1)
+	f2.awaitLeader(tpOf("a", 0), 1, 1)
+	f3.awaitLeader(tpOf("a", 0), 1, 1)
+	mute := func(on bool) {
+		f2.mu.Lock()
+		defer f2.mu.Unlock()
+		f2.mute = on
+	}
+	mute(true)
+	takeIn(t, l, f1, "a", 1, 2, 3)
+	f3.awaitLeader(tpOf("a", 0), 1, 2)
+	if got := fmt.Sprint(assignmentOf(t, s, "a")); got != "{[1 3 2] [3] [2]}" {
+		t.Errorf("before the time of a request has passed: %s", got)
+	}
+	advanceUntil(t, clk, nil, func() bool { return fmt.Sprint(assignmentOf(t, s, "a")) == "{[1 3] [] []}" })
+	if passed := clk.Now().Sub(time.Unix(1_000_000, 0)); passed < client.DefaultRequestTimeout {
+		t.Errorf("it waited for %v", passed)
+	}
+	mute(false)
+	advanceUntil(t, clk, nil, func() bool { f2.mu.Lock(); defer f2.mu.Unlock(); _, hosts := f2.hosts[tpOf("a", 0)]; return !hosts })
+	f2.awaitDeleted(tpOf("a", 0))
 }
 
 func TestReassignmentRefused(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/kbroker/kbroker/controller"
 	"github.com/kbroker/kbroker/protocol/client"
@@ -23,8 +24,9 @@ type sender struct {
 
 	// The decision goroutine's own.
 	broker controller.Broker
-	busy   bool // has work, or rests
-	failed bool // its latest send failed: the next failure is not worth a line
+	busy   bool      // has work, or rests
+	failed bool      // its latest send failed: the next failure is not worth a line
+	asked  time.Time // when what has not been answered since was first sent
 
 	at sync.Mutex
 	to controller.Broker // where to connect; guarded by at
@@ -67,6 +69,9 @@ func (s *sender) moveTo(b controller.Broker) {
 
 func (s *sender) give(jobs []job) {
 	s.busy = true
+	if !s.failed {
+		s.asked = s.l.opts.Clock.Now()
+	}
 	s.work <- jobs
 }
 
@@ -142,6 +147,9 @@ func (l *Loop) answered(m answered) {
 			log.Warn().Err(m.err).Msg("controller cannot reach the broker, will try until it does or the broker is gone")
 		}
 		s.failed = true
+		if s.l.opts.Clock.Now().Sub(s.asked) >= s.l.patience() {
+			t.im.BrokerSilent(s.broker.ID)
+		}
 		s.rest()
 		return
 	case m.ans.Error != 0:
@@ -168,6 +176,14 @@ func (l *Loop) answered(m answered) {
 	if m.last {
 		s.busy = false
 	}
+}
+
+// patience is the time of a request (controller.socket.timeout.ms).
+func (l *Loop) patience() time.Duration {
+	if d := l.opts.Client.RequestTimeout; d > 0 {
+		return d
+	}
+	return client.DefaultRequestTimeout
 }
 
 // rest keeps a sender from being given work for a moment.

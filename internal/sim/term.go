@@ -266,7 +266,12 @@ func (t *term) give(s *sender) {
 			s.busy = false
 			t.step()
 		})
-	}, func() { t.b.w.after(t.b.node, 100*time.Millisecond, rest) })
+	}, func() {
+		if mine() {
+			t.later(func() { t.im.BrokerSilent(send.Broker) })
+		}
+		t.b.w.after(t.b.node, 100*time.Millisecond, rest)
+	})
 }
 
 // Codes of AlterPartition's answers.
