@@ -62,6 +62,11 @@ func (im *Image) deathDue(id cluster.BrokerID, p *partition) bool {
 	if !p.known || p.state.Leader != id && !slices.Contains(p.state.ISR, id) {
 		return false
 	}
+	if p.state.Leader == cluster.NoBroker {
+		// Settled: all of the ISR was dead. What is due is to elect one of those that
+		// are back, and that should be the best of all.
+		return false
+	}
 	return im.next(p).due
 }
 
@@ -98,6 +103,23 @@ func (im *Image) BrokerLeaving(id cluster.BrokerID) {
 	for p := range im.hostedBy(id) {
 		b.due[p] = struct{}{}
 		im.changed(p)
+	}
+}
+
+// BrokerSilent says that a live broker has answered nothing for the time of a
+// request, as when its disk hangs. Reassignments no longer wait for it to delete what
+// they take from it; it is told to go on with that whenever it answers. A controller that
+// fails before that leaves the replica there, as 3.9 does.
+func (im *Image) BrokerSilent(id cluster.BrokerID) {
+	b, live := im.brokers[id]
+	if !live || b.silent {
+		return
+	}
+	b.silent = true
+	for p := range im.hostedBy(id) {
+		if slices.Contains(p.assignment.Removing, id) {
+			im.dirtyTopics[p.topic.name] = struct{}{}
+		}
 	}
 }
 

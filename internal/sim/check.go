@@ -39,6 +39,7 @@ type partCheck struct {
 	known   map[place]written
 	leaders map[cluster.LeaderEpoch]cluster.BrokerID
 	lost    map[cluster.BrokerID]loss
+	before  cluster.LeaderAndISR // what the last election began from
 	excused string
 }
 
@@ -190,6 +191,9 @@ func (c *check) held(h *hosted, o cluster.Offset, rec Record) {
 	for _, id := range state.ISR {
 		c.has(id, h.p, o, rec, "StrongIsr", "in the ISR")
 	}
+	if state.LeaderEpoch > h.State.LeaderEpoch() { // committed by a leader of before, which does not know
+		c.chosen(state.Leader, h.p, c.parts[h.p].before)
+	}
 	if state.Leader == h.b.id && state.LeaderEpoch == h.State.LeaderEpoch() {
 		for _, id := range h.State.MaximalISR() {
 			c.has(id, h.p, o, rec, "ValidHighWatermark", "in the maximal ISR")
@@ -305,6 +309,7 @@ func (c *check) stateWritten(p int32, old cluster.LeaderAndISR, existed bool, is
 	}
 	if is.Leader != cluster.NoBroker && is.LeaderEpoch > old.LeaderEpoch {
 		c.prefix(is.Leader, p, "CommittedNeverLost", "was elected")
+		c.parts[p].before = old
 		c.chosen(is.Leader, p, old)
 	}
 }

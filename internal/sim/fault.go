@@ -155,7 +155,8 @@ func (w *World) happen(f Fault) {
 		w.store.controllerChanged()
 	case Preferred:
 		if c := w.store.controller; c != nil {
-			w.broker(c.id).elect(controller.PreferredElection)
+			b := w.broker(c.id)
+			w.after(b.node, 0, func() { b.elect(controller.PreferredElection) })
 		}
 	}
 }
