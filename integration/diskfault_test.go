@@ -190,13 +190,21 @@ func TestDiskFull(t *testing.T) {
 
 // strace makes system calls of a running process on some files fail; the
 // returned function ends that.
-func strace(t *testing.T, p *proc, inject string, paths ...string) (end func()) {
+func strace(t *testing.T, p *proc, calls string, paths ...string) (end func()) {
+	t.Helper()
+	return tamper(t, p, calls, "error=EIO", "(INJECTED)", paths...)
+}
+
+// tamper does something to system calls of a running process, on some files or on
+// all, in strace's words: how, and what it marks such a call with. The returned
+// function ends that.
+func tamper(t testing.TB, p *proc, calls, how, mark string, paths ...string) (end func()) {
 	t.Helper()
 	program, err := exec.LookPath("strace")
 	if err != nil {
 		t.Skip("strace is missing: Debian's package strace")
 	}
-	argv := []string{program, "-f", "-q", "-p", fmt.Sprint(p.cmd.Process.Pid), "-e", "inject=" + inject + ":error=EIO"}
+	argv := []string{program, "-f", "-q", "-p", fmt.Sprint(p.cmd.Process.Pid), "-e", "trace=" + calls, "-e", "inject=" + calls + ":" + how}
 	for _, path := range paths {
 		argv = append(argv, "-P", path)
 	}
@@ -217,8 +225,8 @@ func strace(t *testing.T, p *proc, inject string, paths ...string) (end func()) 
 		if !tracer.await(10 * time.Second) {
 			t.Fatal("strace does not let go")
 		}
-		if !strings.Contains(mustReadFile(t, log), "(INJECTED)") {
-			t.Errorf("strace failed no call:\n%s", mustReadFile(t, log))
+		if !strings.Contains(mustReadFile(t, log), mark) {
+			t.Errorf("strace changed no call:\n%s", mustReadFile(t, log))
 		}
 	}
 }
