@@ -40,6 +40,7 @@ type partCheck struct {
 	leaders map[cluster.LeaderEpoch]cluster.BrokerID
 	lost    map[cluster.BrokerID]loss
 	before  cluster.LeaderAndISR // what the last election began from
+	life    int                  // of whom it chose
 	excused string
 }
 
@@ -191,8 +192,8 @@ func (c *check) held(h *hosted, o cluster.Offset, rec Record) {
 	for _, id := range state.ISR {
 		c.has(id, h.p, o, rec, "StrongIsr", "in the ISR")
 	}
-	if state.LeaderEpoch > h.State.LeaderEpoch() { // committed by a leader of before, which does not know
-		c.chosen(state.Leader, h.p, c.parts[h.p].before)
+	if pc := c.parts[h.p]; state.LeaderEpoch > h.State.LeaderEpoch() && pc.lost[state.Leader].life <= pc.life {
+		c.chosen(state.Leader, h.p, pc.before) // h leads no more, and does not know
 	}
 	if state.Leader == h.b.id && state.LeaderEpoch == h.State.LeaderEpoch() {
 		for _, id := range h.State.MaximalISR() {
@@ -309,7 +310,7 @@ func (c *check) stateWritten(p int32, old cluster.LeaderAndISR, existed bool, is
 	}
 	if is.Leader != cluster.NoBroker && is.LeaderEpoch > old.LeaderEpoch {
 		c.prefix(is.Leader, p, "CommittedNeverLost", "was elected")
-		c.parts[p].before = old
+		c.parts[p].before, c.parts[p].life = old, c.w.store.brokers[is.Leader].life
 		c.chosen(is.Leader, p, old)
 	}
 }
