@@ -119,7 +119,7 @@ quick() {
 }
 
 matrix() {
-  need java:default-jdk-headless javac:default-jdk-headless mvn:maven kcat:kcat \
+  need java:default-jdk-headless javac:default-jdk-headless mvn:maven kcat:kcat strace:strace \
     python3:python3 venv:python3-venv node:nodejs npm:npm
   local failed=()
   for subject in kafka:embedded kbroker:embedded kbroker:zookeeper; do
