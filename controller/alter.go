@@ -114,7 +114,9 @@ func (im *Image) checkISR(p *partition, a Alter) int16 {
 		}
 	}
 	for i, id := range a.ISR {
-		if !im.online(p, id) || !im.fetched(p, a, i) {
+		// A leader that is leaving and has no successor takes one in.
+		there := im.online(p, id) || id == a.Sender && im.alive(p, id)
+		if !there || !im.fetched(p, a, i) {
 			return codeIneligibleReplica
 		}
 	}

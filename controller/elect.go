@@ -141,15 +141,19 @@ func (im *Image) handOver(p *partition) verdict {
 	return im.shrink(p)
 }
 
-// elect finds a leader for a partition whose leader is not alive. When the whole
-// ISR is dead it is kept whole: each member holds all that was committed, so
-// whichever comes back first may lead.
+// elect finds a leader for a partition whose leader is not alive. A member that is
+// leaving leads rather than nobody, until it is gone: those that are dead leave the ISR,
+// and cannot lead without what they may have lost. When the whole ISR is dead it is kept
+// whole: each member holds all that was committed, so whichever comes back first may lead.
 func (im *Image) elect(p *partition) verdict {
 	if leader := im.candidate(p); leader != cluster.NoBroker {
 		return im.lead(p, leader, "leader gone")
 	}
+	if leader := im.best(p, im.alive); leader != cluster.NoBroker {
+		return im.lead(p, leader, "leader gone, and who is there is leaving")
+	}
 	for _, id := range p.state.ISR {
-		if im.fit(p, id) && im.trusts(p, id) == unsure {
+		if im.alive(p, id) && im.asGood(p, id) && im.trusts(p, id) == unsure {
 			return verdict{asks: true}
 		}
 	}
@@ -177,13 +181,16 @@ func (im *Image) elect(p *partition) verdict {
 	return im.write(p, cluster.NoBroker, p.state.ISR, "no replica of the ISR is alive")
 }
 
-// candidate is the first replica in the order of preference that is in the ISR
-// and may lead. Of members that all have restarted, those that did so cleanly
-// come first.
-func (im *Image) candidate(p *partition) cluster.BrokerID {
+// candidate is who may lead and goes on to.
+func (im *Image) candidate(p *partition) cluster.BrokerID { return im.best(p, im.online) }
+
+// best is the first replica in the order of preference that is in the ISR, there, and
+// as good as any. Of members that all have restarted, those that did so cleanly come
+// first.
+func (im *Image) best(p *partition, there func(*partition, cluster.BrokerID) bool) cluster.BrokerID {
 	second := cluster.NoBroker
 	for _, r := range p.replicas {
-		if !im.fit(p, r.id) || !slices.Contains(p.state.ISR, r.id) {
+		if !there(p, r.id) || !im.asGood(p, r.id) || !slices.Contains(p.state.ISR, r.id) {
 			continue
 		}
 		switch {

@@ -93,15 +93,17 @@ func (im *Image) suspicious(p *partition) bool {
 	return false
 }
 
-// fit is online, and not a member that restarted while a better one is there: one
-// that has not, or, if this one's restart was unclean, whose own was clean. When all
-// that are there have restarted in the same way, each is as good as the others. A
+// fit is online, and as good as any.
+func (im *Image) fit(p *partition, id cluster.BrokerID) bool {
+	return im.online(p, id) && im.asGood(p, id)
+}
+
+// asGood: not a member that restarted while a better one is there: one that has not,
+// or, if this one's restart was unclean, whose own was clean. It may be leaving. When
+// all that are there have restarted in the same way, each is as good as the others. A
 // member that a cancelled reassignment took out of the assignment cannot lead; what
 // it has is still better than what is left by an unclean restart.
-func (im *Image) fit(p *partition, id cluster.BrokerID) bool {
-	if !im.online(p, id) {
-		return false
-	}
+func (im *Image) asGood(p *partition, id cluster.BrokerID) bool {
 	if !p.suspect {
 		return true
 	}
@@ -114,7 +116,7 @@ func (im *Image) fit(p *partition, id cluster.BrokerID) bool {
 		if im.brokers[o] == nil || im.restarted(p, other) && (!unclean || im.unclean(p, other)) {
 			continue
 		}
-		if im.online(p, o) || unclean && p.replica(o) == nil {
+		if im.alive(p, o) || unclean && p.replica(o) == nil {
 			return false
 		}
 	}

@@ -311,7 +311,9 @@ func (c *check) stateWritten(p int32, old cluster.LeaderAndISR, existed bool, is
 	if is.Leader != cluster.NoBroker && is.LeaderEpoch > old.LeaderEpoch {
 		c.prefix(is.Leader, p, "CommittedNeverLost", "was elected")
 		c.parts[p].before, c.parts[p].life = old, c.w.store.brokers[is.Leader].life
-		c.chosen(is.Leader, p, old)
+		if at := slices.Index(is.ISR, is.Leader); at < 0 || is.History == nil || is.History.Joined[at] == c.w.store.brokers[is.Leader].epoch {
+			c.chosen(is.Leader, p, old) // else the one that was chosen is dead, and nobody leads
+		}
 	}
 }
 
