@@ -71,7 +71,8 @@ func (c *cluster) start(ctx context.Context) error {
 	if err := c.startZooKeeper(ctx); err != nil {
 		return err
 	}
-	conn, _, err := zk.Connect([]string{c.zkAddr()}, 10*time.Second, zk.WithLogInfo(false), zk.WithLogger(silent{}))
+	// The library waits for the answer to a connect for seven times the session's length.
+	conn, _, err := zk.Connect([]string{c.zkAddr()}, 3*time.Second, zk.WithLogInfo(false), zk.WithLogger(silent{}))
 	if err != nil {
 		return err
 	}
