@@ -55,11 +55,7 @@ func newEpochsScanCommand() *cobra.Command {
 	}
 	o := configFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		log, err := newLogger(o.logLevel)
-		if err != nil {
-			return err
-		}
-		cfg, err := loadConfig(args[0], *o, log)
+		cfg, _, err := o.load(args[0])
 		if err != nil {
 			return err
 		}
@@ -93,11 +89,7 @@ ZooKeeper is. The exit code is 1 as long as any partition is behind.`,
 }
 
 func raiseEpochs(ctx context.Context, w io.Writer, file string, scans []string, o runOptions, write bool) error {
-	log, err := newLogger(o.logLevel)
-	if err != nil {
-		return err
-	}
-	cfg, err := loadConfig(file, o, log)
+	cfg, log, err := o.load(file)
 	if err != nil {
 		return err
 	}

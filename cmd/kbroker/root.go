@@ -58,11 +58,7 @@ zookeeper.connect there makes it a broker of a ZooKeeper cluster.`,
 func run(ctx context.Context, file string, o runOptions) error {
 	ctx, stop := untilSignal(ctx)
 	defer stop()
-	log, err := newLogger(o.logLevel)
-	if err != nil {
-		return err
-	}
-	cfg, err := loadConfig(file, o, log)
+	cfg, log, err := o.load(file)
 	if err != nil {
 		return err
 	}
@@ -92,6 +88,16 @@ func run(ctx context.Context, file string, o runOptions) error {
 		log.Info().Msg("stopped")
 	}
 	return err
+}
+
+// load reads the configuration, and warns of what is not acted on.
+func (o runOptions) load(file string) (*config.Broker, zerolog.Logger, error) {
+	log, err := newLogger(o.logLevel)
+	if err != nil {
+		return nil, log, err
+	}
+	cfg, err := loadConfig(file, o, log)
+	return cfg, log, err
 }
 
 func metadataPlace(c *config.Broker) string {
