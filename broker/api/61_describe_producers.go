@@ -2,11 +2,13 @@ package api
 
 import (
 	"github.com/kbroker/kbroker/cluster"
+	"github.com/kbroker/kbroker/partition"
 	"github.com/kbroker/kbroker/protocol"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// DescribeProducers (61): v0 only.
+// DescribeProducers (61): v0 only. Every replica answers, the leader or not, for
+// transactions that hang in one log alone are looked for broker by broker.
 func init() { register(API{Key: protocol.DescribeProducers, Handle: describeProducers}) }
 
 func describeProducers(h *Handlers, c *Call) {
@@ -52,8 +54,8 @@ func (h *Handlers) describeProducers(tp cluster.TopicPartition, out *kmsg.Descri
 	if err != nil {
 		return err
 	}
-	if _, err := r.LeaderView(cluster.NoLeaderEpoch); err != nil {
-		return err
+	if r.View().Role == partition.Offline {
+		return partition.ErrStorage
 	}
 	for _, p := range r.Log().ActiveProducers() {
 		a := kmsg.NewDescribeProducersResponseTopicPartitionActiveProducer()
