@@ -354,3 +354,17 @@ func TestSanitize(t *testing.T) {
 		}
 	}
 }
+
+// The epoch is plain text, so that its error shows where it begins and ends.
+func TestUnreadableControllerEpoch(t *testing.T) {
+	for data, want := range map[string]string{
+		"":           `/controller_epoch: unreadable znode: "" is not a number from 0 to 2147483647`,
+		" 7\n":       `/controller_epoch: unreadable znode: " 7\n" is not a number from 0 to 2147483647`,
+		"-1":         `/controller_epoch: unreadable znode: "-1" is not a number from 0 to 2147483647`,
+		"2147483648": `/controller_epoch: unreadable znode: "2147483648" is not a number from 0 to 2147483647`,
+	} {
+		if _, err := DecodeControllerEpoch([]byte(data)); !errors.Is(err, ErrBadZnode) || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package zkmeta
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 
@@ -51,5 +52,8 @@ func EncodeControllerEpoch(e cluster.ControllerEpoch) []byte {
 // DecodeControllerEpoch reads the data of /controller_epoch.
 func DecodeControllerEpoch(data []byte) (cluster.ControllerEpoch, error) {
 	n, err := parseInt(data, 0, math.MaxInt32)
+	if err != nil { // no JSON around it shows where an empty or blank value begins and ends
+		err = fmt.Errorf("%q is not a number from 0 to %d", clip(string(data)), math.MaxInt32)
+	}
 	return cluster.ControllerEpoch(n), badZnode(ControllerEpochPath, err)
 }
