@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -249,7 +250,7 @@ func (h *Host) applyLeaderAndISR(epoch cluster.ControllerEpoch, changes []RoleCh
 		r, err := h.applyOne(c)
 		if errs[i] = err; err != nil {
 			if !errors.Is(err, partition.ErrStaleEpoch) || !h.repeats(c) {
-				h.o.Logger.Error().Err(err).Stringer("partition", c.TP).Msg("LeaderAndIsr refused")
+				h.o.Logger.Error().Err(err).Stringer("partition", c.TP).Msg(refusal(err))
 			}
 			continue
 		}
@@ -263,6 +264,18 @@ func (h *Host) applyLeaderAndISR(epoch cluster.ControllerEpoch, changes []RoleCh
 	h.o.Fetching.Follow(follow)
 	h.Arrivals.Wake()
 	return errs, nil
+}
+
+// refusal is what the log says of a refused LeaderAndIsr. A directory of another
+// topic id is never set aside without being asked: where ZooKeeper lost the ids, it
+// is the topic's own (KAFKA-14190).
+func refusal(err error) string {
+	if errors.Is(err, ErrInconsistentTopicID) || errors.Is(err, logstore.ErrInconsistentTopicID) {
+		return "LeaderAndIsr refused: the directory on this broker is of another topic of that name, or ZooKeeper has lost the topic's id. " +
+			"If the topic was deleted and made again while this broker was down, stop the broker, move the directory away and start it: it fetches the new topic. " +
+			"If the topic was never deleted, keep the directory: see docs/faults.md"
+	}
+	return "LeaderAndIsr refused"
 }
 
 // repeats reports whether a refused change is of the replica's own epoch, as in
@@ -279,7 +292,8 @@ func (h *Host) acceptControllerLocked(epoch cluster.ControllerEpoch) error {
 		err := fmt.Errorf("%w: %d, newest seen %d", ErrStaleControllerEpoch, epoch, h.controllerEpoch)
 		if epoch != h.refused {
 			h.refused = epoch
-			h.o.Logger.Error().Err(err).Msg("orders refused: their controller has been replaced, or ZooKeeper has lost what it knew")
+			h.o.Logger.Error().Err(err).Msgf("orders refused: their controller has been replaced, or ZooKeeper has lost what it knew. "+
+				"If ZooKeeper was set back to an older state, set /controller_epoch there to a number above %d, delete /controller, and set the leader epochs right with `kbroker epochs` (docs/adr/0022)", h.controllerEpoch)
 		}
 		return err
 	}
@@ -315,7 +329,7 @@ func (h *Host) applyOne(c RoleChange) (*Replica, error) {
 		err = nil // as Kafka: the order did bring the topic's id
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", r.tp, err)
+		return nil, err
 	}
 	r.after(effects, false)
 	r.wakeAll()
@@ -340,7 +354,7 @@ func (h *Host) open(c RoleChange) (r *Replica, named bool, err error) {
 		log, err = h.o.Store.Create(c.TP, c.TopicID, h.o.TopicConfig(c.TP.Topic))
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("%s: %w", c.TP, err)
+		return nil, false, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -361,7 +375,8 @@ func checkTopicID(log *logstore.Log, id cluster.TopicID) error {
 	case has.IsZero():
 		return log.SetTopicID(id)
 	default:
-		return fmt.Errorf("%s: %w: told %s, has %s", log.TopicPartition(), ErrInconsistentTopicID, id, has)
+		tp := log.TopicPartition()
+		return fmt.Errorf("%s: %w: told %s, %s has %s", tp, ErrInconsistentTopicID, id, filepath.Join(log.Dir(), tp.String()), has)
 	}
 }
 
@@ -386,7 +401,16 @@ func (r *Replica) becomeLeaderLocked(c RoleChange) (partition.Effects, error) {
 		}
 	}
 	r.checkLocked()
-	return effects, err
+	return effects, r.named(err)
+}
+
+// named puts the partition before an error of package partition; those of the log
+// have it.
+func (r *Replica) named(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", r.tp, err)
 }
 
 func (r *Replica) becomeFollowerLocked(c RoleChange) error {
@@ -394,7 +418,7 @@ func (r *Replica) becomeFollowerLocked(c RoleChange) error {
 	defer r.state.Unlock()
 	err := r.part.BecomeFollower(c.State, c.Assignment)
 	r.checkLocked()
-	return err
+	return r.named(err)
 }
 
 // Stop is one partition of a StopReplica.

@@ -3,6 +3,7 @@ package replica
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,7 +56,7 @@ func TestOlderEpochsAreRefused(t *testing.T) {
 		}
 		same("after an older controller")
 	}
-	if n := log.Count(`"level":"error"`, "4, newest seen 5", "ZooKeeper has lost"); n != 1 {
+	if n := log.Count(`"level":"error"`, "4, newest seen 5", "ZooKeeper has lost", "set /controller_epoch there to a number above 5", "kbroker epochs"); n != 1 {
 		t.Errorf("told %d times:\n%s", n, log.String())
 	}
 
@@ -301,5 +302,48 @@ func TestEpochsOfTheLogAreKnown(t *testing.T) {
 	h, _ = start()
 	if errs, err := h.ApplyLeaderAndISR(1, change(cluster.TopicID{}, 1, 0)); err != nil || errs[0] != nil {
 		t.Errorf("a controller that gives no topic ids: %v, %v", err, errs)
+	}
+}
+
+// A directory of another topic of the name is refused and kept; the log names it, both
+// ids and the way out, and each error names its partition once.
+func TestDirectoryOfAnotherTopic(t *testing.T) {
+	f := newFencing(t, 0, 1)
+	log := new(journal.Journal)
+	f.h.o.Logger = zerolog.New(log)
+	was, is := cluster.NewTopicID(), cluster.NewTopicID()
+	change := func(name string, id cluster.TopicID) []RoleChange {
+		return []RoleChange{{TP: cluster.TopicPartition{Topic: name}, TopicID: id,
+			State:      cluster.LeaderAndISR{Leader: 1, ISR: []cluster.BrokerID{1}},
+			Assignment: cluster.Assignment{Replicas: []cluster.BrokerID{1}}}}
+	}
+	if errs, err := f.h.ApplyLeaderAndISR(1, change("b", was)); err != nil || errs[0] != nil {
+		t.Fatal(err, errs)
+	}
+	running := f.h
+	started := NewHost(Options{Self: 1, Store: f.h.o.Store, Clock: f.clock, Logger: zerolog.New(log), TopicConfig: f.h.o.TopicConfig})
+	for i, h := range []*Host{running, started} {
+		errs, err := h.ApplyLeaderAndISR(1, change("b", is))
+		want := "b-0: topic id differs from the log's: told " + is.String() + ", /data/b-0 has " + was.String()
+		if err != nil || !errors.Is(errs[0], ErrInconsistentTopicID) || errs[0].Error() != want {
+			t.Errorf("%v, %v, want %s", err, errs, want)
+		}
+		if n := log.Count(`"level":"error"`, `"partition":"b-0"`, want, "stop the broker, move the directory away and start it", "keep the directory"); n != i+1 {
+			t.Errorf("told %d times, want %d:\n%s", n, i+1, log.String())
+		}
+	}
+	if l, ok := f.h.o.Store.Log(cluster.TopicPartition{Topic: "b"}); !ok || l.TopicID() != was {
+		t.Error("the directory was not kept")
+	}
+
+	for _, c := range []struct {
+		name string
+		id   cluster.TopicID
+	}{{"bad name", is}, {"b", was}} {
+		errs, err := f.h.ApplyLeaderAndISR(1, change(c.name, c.id))
+		prefix := c.name + "-0: "
+		if err != nil || errs[0] == nil || strings.Count(errs[0].Error(), prefix) != 1 || !strings.HasPrefix(errs[0].Error(), prefix) {
+			t.Errorf("%s: %v, %v", c.name, err, errs)
+		}
 	}
 }
