@@ -41,6 +41,9 @@ type Configs struct {
 	done   chan struct{}
 
 	applying sync.Mutex // one change at a time, so that the last read is the last applied
+	// What is warned of in the brokers' entities, guarded by applying: each once, for
+	// as long as it is there.
+	warned map[string]map[string]bool
 
 	mu         sync.RWMutex // guards what follows
 	broker     *config.Broker
@@ -52,7 +55,7 @@ type Configs struct {
 
 // Load reads every topic's and broker's configs and begins to follow changes.
 func Load(ctx context.Context, o Options) (*Configs, error) {
-	c := &Configs{o: o, broker: o.Static, topics: map[string]config.Values{}, seen: -1, done: make(chan struct{})}
+	c := &Configs{o: o, broker: o.Static, topics: map[string]config.Values{}, warned: map[string]map[string]bool{}, seen: -1, done: make(chan struct{})}
 	c.events, c.stop = o.Store.Subscribe()
 	s, err := o.Store.Wait(ctx)
 	if err == nil {
@@ -249,10 +252,9 @@ func (c *Configs) applyTopic(topic string, v config.Values) {
 }
 
 func (c *Configs) applyBroker(isDefault bool, v config.Values) {
-	v, warnings := config.FilterDynamic(v, !isDefault)
-	for _, w := range warnings {
-		c.o.Logger.Warn().Str("key", w.Key).Msg(w.Text)
-	}
+	stored := v
+	v, warnings := config.FilterDynamic(stored, !isDefault)
+	c.warn(isDefault, stored, warnings)
 	c.mu.Lock()
 	per, def := c.perBroker, c.forCluster
 	if isDefault {
@@ -283,6 +285,34 @@ func (c *Configs) applyBroker(isDefault bool, v config.Values) {
 		for _, t := range topics {
 			c.o.OnTopic(t, c.Topic(t))
 		}
+	}
+}
+
+// warn tells of stored broker configs that have no effect: those that were left
+// out, and keys that nobody knows. The value is shown where it is no secret.
+func (c *Configs) warn(isDefault bool, stored config.Values, warnings []config.Warning) {
+	entity := "brokers/" + c.selfName()
+	if isDefault {
+		entity = "brokers/" + zkmeta.DefaultEntity
+	}
+	before, now := c.warned[entity], map[string]bool{}
+	c.warned[entity] = now
+	known := c.o.Static.DescribeBrokerDefault(stored)
+	for _, d := range known {
+		if d.Type == int8(config.UnknownType) && !slices.ContainsFunc(warnings, func(w config.Warning) bool { return w.Key == d.Name }) {
+			warnings = append(warnings, config.Warning{Key: d.Name, Text: "stored dynamic config has no effect: unknown key"})
+		}
+	}
+	for _, w := range warnings {
+		what := w.Key + "\x00" + stored[w.Key] + "\x00" + w.Text
+		if now[what] = true; before[what] {
+			continue
+		}
+		e := c.o.Logger.Warn().Str("entity", entity).Str("key", w.Key)
+		if at := slices.IndexFunc(known, func(d config.Described) bool { return d.Name == w.Key }); at >= 0 && !known[at].Sensitive {
+			e = e.Str("value", known[at].Value)
+		}
+		e.Msg(w.Text)
 	}
 }
 

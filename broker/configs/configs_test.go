@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -36,7 +37,12 @@ func (f *fixture) session() zkmeta.Session {
 // write puts raw data into a topic's config and tells of it.
 func (f *fixture) write(topic, data string) {
 	f.t.Helper()
-	s, path := f.session(), zkmeta.ConfigEntityPath(zkmeta.TopicConfigs, topic)
+	f.writeEntity(zkmeta.ConfigChange{Type: zkmeta.TopicConfigs, Name: topic}, data)
+}
+
+func (f *fixture) writeEntity(change zkmeta.ConfigChange, data string) {
+	f.t.Helper()
+	s, path := f.session(), change.EntityPath()
 	_, err := s.Multi(f.t.Context(), zkmeta.Set(path, []byte(data), -1))
 	if err != nil {
 		err = zkmeta.CreateWithParents(f.t.Context(), s, path, []byte(data))
@@ -44,7 +50,6 @@ func (f *fixture) write(topic, data string) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	change := zkmeta.ConfigChange{Type: zkmeta.TopicConfigs, Name: topic}
 	if err := zkmeta.EnsurePaths(f.t.Context(), s, zkmeta.ConfigChangesPath); err != nil {
 		f.t.Fatal(err)
 	}
@@ -133,4 +138,58 @@ func TestBadValueWhileRunning(t *testing.T) {
 	f.write("t", `{"version":1,"config":{"max.message.bytes":"3000"}}`)
 	<-f.changed
 	check("a key that was removed", 1, 3000)
+}
+
+// Stored broker configs without effect are told of once, by entity, key, reason and,
+// where it is no secret, value; again only when they change.
+func TestBrokerConfigsWithoutEffect(t *testing.T) {
+	f := newFixture(t)
+	if err := zkmeta.EnsurePersistentPaths(t.Context(), f.session()); err != nil {
+		t.Fatal(err)
+	}
+	def := zkmeta.ConfigChange{Type: zkmeta.BrokerConfigs, Name: zkmeta.DefaultEntity}
+	own := zkmeta.ConfigChange{Type: zkmeta.BrokerConfigs, Name: "1"}
+	const bad = `{"version":1,"config":{"num.io.threads":"many","bogus":"s3cret","ssl.keystore.password":"s3cret","message.max.bytes":"2000"}}`
+	f.writeEntity(def, bad)
+	f.writeEntity(own, `{"version":1,"config":{"background.threads":"x"}}`)
+	c := f.load()
+	n := 0
+	again := func(data string) {
+		t.Helper()
+		f.writeEntity(def, data)
+		n++
+		last := fmt.Sprint("t", n)
+		f.write(last, `{"version":1,"config":{}}`) // told after it, and not heard of before
+		for topic := range f.changed {
+			if topic == last {
+				break
+			}
+		}
+	}
+	lines := [][]string{
+		{`"entity":"brokers/<default>"`, `"key":"num.io.threads"`, `"value":"many"`, "ot a number of type INT"},
+		{`"entity":"brokers/<default>"`, `"key":"bogus"`, "unknown key"},
+		{`"entity":"brokers/<default>"`, `"key":"ssl.keystore.password"`, "is ignored"},
+		{`"entity":"brokers/1"`, `"key":"background.threads"`, `"value":"x"`},
+	}
+	again(bad)
+	for _, line := range lines {
+		if n := f.log.Count(append(line, `"level":"warn"`)...); n != 1 {
+			t.Errorf("%d lines with %v, want one:\n%s", n, line, f.log.String())
+		}
+	}
+	if f.log.Has("s3cret") {
+		t.Errorf("a secret is told:\n%s", f.log.String())
+	}
+	if n := c.Broker().TopicDefaults().MaxMessageBytes; n != 2000 {
+		t.Errorf("the good one does not hold: %d", n)
+	}
+	again(`{"version":1,"config":{"num.io.threads":"lots"}}`)
+	if n := f.log.Count(`"value":"lots"`); n != 1 {
+		t.Errorf("another value is told of %d times:\n%s", n, f.log.String())
+	}
+	again(bad)
+	if n := f.log.Count(lines[1]...); n != 2 {
+		t.Errorf("a key that came back is told of %d times in all:\n%s", n, f.log.String())
+	}
 }
