@@ -347,7 +347,7 @@ func (b *Broker) contend(context.Context) error {
 		MinISR:          func() int { return int(b.configs.Broker().TopicDefaults().MinInSyncReplicas) },
 		DeletionOff:     !c.DeleteTopicEnable,
 		RebalanceEvery:  rebalanceEvery(c), RebalancePercentage: int(c.LeaderRebalancePercentage),
-		Ineligible: !c.ControllerEligible, Clock: b.o.Clock, Logger: b.o.Logger,
+		Ineligible: !c.ControllerEligible, VacantAfter: c.ZooKeeperSessionTimeout, Clock: b.o.Clock, Logger: b.o.Logger,
 	})
 	if err != nil {
 		return err

@@ -144,7 +144,7 @@ func TestFinalizedFeature(t *testing.T) {
 	must(t, err)
 	f1.awaitLive(1)
 	f1.awaitLeader(tpOf("a", 0), 1, 1)
-	if !log.Has(zkmeta.BrokerPath(2), "does not support level 2 of feature") {
+	if log.Count(zkmeta.FeaturePath, `"peer":2`, "does not support level 2 of feature", "left out of the cluster") != 1 || log.Has(zkmeta.BrokerPath(2)) {
 		t.Error("not told why broker 2 is ignored")
 	}
 	f.Finalized = nil

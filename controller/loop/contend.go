@@ -23,9 +23,12 @@ func (l *Loop) contend() error {
 	}
 	c, st, found, err := zkmeta.GetController(l.ctx, s, true)
 	switch {
+	case errors.Is(err, zkmeta.ErrBadZnode):
+		return fmt.Errorf("%w; nobody is elected while it is there: delete %s once it is sure that no KRaft controller has taken this cluster over", err, zkmeta.ControllerPath)
 	case err != nil:
 		return err
 	case found && c.KRaftControllerEpoch != zkmeta.NoKRaftController:
+		l.vacancy = nil
 		l.resign("a KRaft controller took over")
 		l.opts.Logger.Error().Int32("node", int32(c.BrokerID)).Int32("kraft epoch", c.KRaftControllerEpoch).
 			Msg("a KRaft controller owns this cluster: this broker does not contend")
@@ -44,11 +47,15 @@ func (l *Loop) contend() error {
 		return l.contend()
 	case found:
 		l.resign("another broker is the controller")
-		l.opts.Logger.Info().Int32("controller", int32(c.BrokerID)).Msg("another broker is the controller")
-		l.contends = false
+		if l.follows != st.Czxid { // events come in pairs: of the list and of the znode, of the session
+			l.follows = st.Czxid
+			l.opts.Logger.Info().Int32("controller", int32(c.BrokerID)).Msg("another broker is the controller")
+		}
+		l.contends, l.vacancy = false, nil
 		return nil
 	}
 	l.resign("the controller's znode is gone")
+	l.vacated()
 	return l.elect(s)
 }
 
@@ -68,6 +75,9 @@ func (l *Loop) elect(s zkmeta.Session) error {
 		return nil
 	}
 	epoch, version, err := zkmeta.GetOrCreateControllerEpoch(l.ctx, s)
+	if errors.Is(err, zkmeta.ErrBadZnode) {
+		return fmt.Errorf("%w; nobody is elected until it has a number: set it to one above the epoch that brokers have seen last (\"elected as controller\" in their logs)", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -79,7 +89,7 @@ func (l *Loop) elect(s zkmeta.Session) error {
 	case err != nil:
 		return fmt.Errorf("election: %w", err)
 	}
-	l.contends = false
+	l.contends, l.vacancy = false, nil
 	return l.begin(s, epoch+1, results[1].Stat.Version)
 }
 
@@ -93,6 +103,8 @@ func (l *Loop) begin(s zkmeta.Session, epoch cluster.ControllerEpoch, version cl
 		todo:    newTodo(),
 		parents: map[string]bool{},
 		broken:  map[string]string{},
+		stuck:   map[cluster.TopicPartition]bool{},
+		moved:   map[string]int{},
 		asked:   map[string]bool{},
 	}
 	t.todo.load = true

@@ -25,6 +25,8 @@ type (
 	rested struct{ from *sender }
 	// rebalance says that it is time to look at the preferred replicas.
 	rebalance struct{ of *term }
+	// unled says that it is time to tell of a vacancy.
+	unled struct{ of *vacancy }
 	// wake just runs a step.
 	wake struct{}
 )

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,6 +65,9 @@ type Options struct {
 	// Ineligible keeps this broker from contending
 	// (kbroker.controller.eligible=false).
 	Ineligible bool
+	// VacantAfter is how long there may be no controller before that is told of (of
+	// use: zookeeper.session.timeout.ms); 0: 18 s, its default.
+	VacantAfter time.Duration
 	// OnController hears of each election won and of each resignation, in the
 	// decision goroutine; it must not call the Loop.
 	OnController func(active bool, epoch cluster.ControllerEpoch)
@@ -83,6 +87,9 @@ func (o *Options) fill() {
 	}
 	if o.MinISR == nil {
 		o.MinISR = func() int { return 1 }
+	}
+	if o.VacantAfter <= 0 {
+		o.VacantAfter = 18 * time.Second
 	}
 	if o.OnController == nil {
 		o.OnController = func(bool, cluster.ControllerEpoch) {}
@@ -120,7 +127,9 @@ type Loop struct {
 	contends bool  // it is time to look who the controller is
 	waking   bool  // a wake-up is under way
 	backoff  time.Duration
-	lastErr  string // logged once
+	failures map[string]string // by what failed: logged once, until it succeeds
+	follows  int64             // creation (czxid) of the /controller of another that was told of last
+	vacancy  *vacancy          // nil: there is a controller, as far as is known
 }
 
 // Status is what a controller shows of itself.
@@ -133,7 +142,7 @@ type Status struct {
 // the cluster.
 func Start(o Options) (*Loop, error) {
 	o.fill()
-	l := &Loop{opts: o, inbox: newInbox()}
+	l := &Loop{opts: o, inbox: newInbox(), failures: map[string]string{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	if err := l.refuseKRaft(); err != nil {
 		l.cancel()
@@ -235,6 +244,8 @@ func (l *Loop) takeMail() (calls []func()) {
 			l.rested(m)
 		case rebalance:
 			l.rebalance(m)
+		case unled:
+			l.unled(m)
 		}
 	}
 	return calls
@@ -267,10 +278,15 @@ func (l *Loop) event(e zkmeta.Event) {
 
 // step does all that is due, as far as ZooKeeper lets it.
 func (l *Loop) step() {
+	looked := true
 	if l.contends {
 		if err := l.contend(); err != nil {
-			l.failed("looking for the controller", err)
+			l.failed(looking, err)
+			looked = false
 		}
+	}
+	if looked {
+		delete(l.failures, looking)
 	}
 	if l.term == nil {
 		return
@@ -278,12 +294,17 @@ func (l *Loop) step() {
 	if err := l.term.decide(); err != nil {
 		l.failed("controller", err)
 	} else {
-		l.backoff, l.lastErr = 0, ""
+		maps.DeleteFunc(l.failures, func(what, _ string) bool { return what != looking })
+		if looked {
+			l.backoff = 0
+		}
 	}
 	if t := l.term; t != nil {
 		l.active.Store(&Status{Epoch: t.im.Epoch(), Counts: t.im.Counts()})
 	}
 }
+
+const looking = "looking for the controller"
 
 // failed ends the term if the error says that it is over, and sees to it that
 // the step is tried again otherwise.
@@ -301,8 +322,8 @@ func (l *Loop) failed(what string, err error) {
 	case errors.Is(err, zkmeta.ErrNotConnected):
 		l.wakeLater()
 	default:
-		if l.lastErr != err.Error() {
-			l.lastErr = err.Error()
+		if l.failures[what] != err.Error() {
+			l.failures[what] = err.Error()
 			l.opts.Logger.Warn().Err(err).Msg(what + ": will try again")
 		}
 		l.wakeLater()

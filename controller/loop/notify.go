@@ -23,7 +23,7 @@ func (t *term) readIsrChanges() error {
 	for _, n := range list {
 		partitions, err := zkmeta.DecodeIsrChange(n.Name, n.Data)
 		if err != nil {
-			t.report(zkmeta.IsrChangesPath+"/"+n.Name, err)
+			t.reportDropped(zkmeta.IsrChangesPath+"/"+n.Name, err)
 			continue
 		}
 		for _, tp := range partitions {
@@ -42,7 +42,7 @@ func (t *term) readLogDirEvents() error {
 	for _, n := range list {
 		id, err := zkmeta.DecodeLogDirEvent(n.Name, n.Data)
 		if err != nil {
-			t.report(zkmeta.LogDirEventsPath+"/"+n.Name, err)
+			t.reportDropped(zkmeta.LogDirEventsPath+"/"+n.Name, err)
 			continue
 		}
 		t.l.opts.Logger.Warn().Int32("peer", int32(id)).Msg("a log directory of the broker failed")
@@ -77,11 +77,11 @@ func (t *term) readPreferredElection() error {
 	}
 	partitions, err := zkmeta.DecodePreferredElection(data)
 	if err != nil {
-		t.report(zkmeta.PreferredElectionPath, err)
+		t.reportDropped(zkmeta.PreferredElectionPath, err)
 	}
 	for tp, code := range t.im.Elect(controller.PreferredElection, partitions) {
 		if code != 0 {
-			t.l.opts.Logger.Warn().Stringer("partition", tp).Int16("error", code).Msg("preferred election asked for in ZooKeeper is not possible")
+			t.l.opts.Logger.Warn().Stringer("partition", tp).Str("error", errorName(code)).Msg("preferred election asked for in ZooKeeper is not possible")
 		}
 	}
 	_, err = t.session.Multi(t.ctx, append(t.guard(), zkmeta.Delete(zkmeta.PreferredElectionPath, st.Version))...)

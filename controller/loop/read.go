@@ -61,6 +61,8 @@ func (t *term) note(e zkmeta.Event) {
 			t.todo.brokers = true
 		} else if name, ok := zkmeta.TopicOfPath(e.Path); ok {
 			t.todo.topics[name] = true
+		} else if tp, ok := zkmeta.PartitionOfPath(e.Path); ok {
+			t.todo.states[tp] = true // only those that cannot be understood are watched
 		} else if len(e.Path) > len(topicConfigPrefix) && e.Path[:len(topicConfigPrefix)] == topicConfigPrefix {
 			t.todo.configs[e.Path[len(topicConfigPrefix):]] = true
 		}
@@ -202,10 +204,14 @@ func (t *term) readBrokers() error {
 			continue
 		}
 		if err := t.supports(r.Registration); err != nil {
-			t.report(zkmeta.BrokerPath(r.ID), err)
+			if t.once(zkmeta.BrokerPath(r.ID), err.Error()) {
+				t.l.opts.Logger.Error().Err(err).Int32("peer", int32(r.ID)).Str("znode", zkmeta.FeaturePath).
+					Msg("the broker is left out of the cluster until it supports what is finalized")
+			}
 			delete(there, r.ID) // as 3.9 does: for the cluster it is not there
 			continue
 		}
+		delete(t.broken, zkmeta.BrokerPath(r.ID))
 		if known, ok := t.im.Incarnation(r.ID); !ok || known != r.Epoch {
 			t.l.opts.Logger.Info().Int32("peer", int32(r.ID)).Int64("epoch", int64(r.Epoch)).Msg("broker is registered")
 		}
@@ -236,7 +242,7 @@ func (t *term) supports(b zkmeta.BrokerRegistration) error {
 	for _, name := range slices.Sorted(maps.Keys(t.finalized)) {
 		level := t.finalized[name].Max
 		if v, ok := b.Features[name]; !ok || level < v.Min || level > v.Max {
-			return fmt.Errorf("the broker does not support level %d of feature %q, which is finalized in %s: it is ignored", level, name, zkmeta.FeaturePath)
+			return fmt.Errorf("the broker does not support level %d of feature %q, which is finalized", level, name)
 		}
 	}
 	return nil
@@ -304,7 +310,7 @@ func (t *term) topicFact(r zkmeta.TopicRead) bool {
 		t.report(zkmeta.TopicPath(r.Topic), r.Err)
 		return false
 	}
-	delete(t.broken, zkmeta.TopicPath(r.Topic))
+	t.understood(zkmeta.TopicPath(r.Topic))
 	f := controller.Topic{Name: r.Topic, ID: r.Assignment.ID, Version: r.Stat.Version, Partitions: r.Assignment.Partitions}
 	if f.ID.IsZero() {
 		f.Proposed = cluster.NewTopicID()
@@ -325,23 +331,6 @@ func (t *term) readStates() error {
 		return err
 	}
 	clear(t.todo.states)
-	return nil
-}
-
-func (t *term) stateFacts(list []cluster.TopicPartition) error {
-	states, err := zkmeta.ReadStates(t.ctx, t.session, list, false)
-	if err != nil {
-		return err
-	}
-	for _, r := range states {
-		t.parents[r.Partition.Topic] = true
-		if r.Err != nil {
-			t.report(zkmeta.StatePath(r.Partition), r.Err)
-			t.im.StateUnreadable(r.Partition)
-			continue
-		}
-		t.im.StateRead(r.Partition, r.State)
-	}
 	return nil
 }
 
@@ -429,30 +418,4 @@ func (t *term) minISR(config map[string]string) int {
 		return int(n)
 	}
 	return t.l.opts.MinISR()
-}
-
-// report logs a znode that cannot be understood, once for each reason.
-func (t *term) report(path string, err error) {
-	if t.broken[path] == err.Error() {
-		return
-	}
-	t.broken[path] = err.Error()
-	t.l.opts.Logger.Error().Err(err).Str("znode", path).Msg("znode cannot be understood, it is left alone")
-}
-
-// reportStuck says once for each partition that its leader epoch has come to an
-// end, and how it gets out of there: only with its brokers stopped, as each fences
-// what is below the epoch that it knows.
-func (t *term) reportStuck() {
-	for _, tp := range t.im.Stuck() {
-		path := zkmeta.StatePath(tp)
-		if t.broken[path] == "stuck" {
-			continue
-		}
-		t.broken[path] = "stuck"
-		t.l.opts.Logger.Error().Str("partition", tp.String()).Str("znode", path).
-			Msg("the leader epoch is the highest there is: no other leader is elected and the partition stays as it is. " +
-				"Stop the brokers of its replicas, set leader_epoch in the znode to one above the last in their leader-epoch-checkpoint, and start them; " +
-				"if that is the highest, too, copy the topic to another one")
-	}
 }

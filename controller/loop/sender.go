@@ -154,7 +154,7 @@ func (l *Loop) answered(m answered) {
 		return
 	case m.ans.Error != 0:
 		if !s.failed {
-			log.Error().Int16("error", m.ans.Error).Msg("broker refuses the controller's request")
+			log.Error().Str("error", errorName(m.ans.Error)).Msg("broker refuses the controller's request")
 		}
 		s.failed = true
 		if m.ans.Error == codeStaleControllerEpoch {
@@ -169,7 +169,7 @@ func (l *Loop) answered(m answered) {
 	s.failed = false
 	for tp, code := range m.ans.Partitions {
 		if code != codeStaleControllerEpoch || m.send.LeaderAndISR == nil { // which repeats get
-			log.Warn().Stringer("partition", tp).Int16("error", code).Msg("broker answers an error for a partition")
+			log.Warn().Stringer("partition", tp).Str("error", errorName(code)).Msg("broker answers an error for a partition")
 		}
 	}
 	t.im.Answered(m.send, m.ans)

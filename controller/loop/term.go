@@ -29,7 +29,11 @@ type term struct {
 	legacyVersion cluster.ZKVersion
 	legacySize    int
 	finalized     map[string]zkmeta.FinalizedFeature
-	broken        map[string]string // znodes that cannot be understood, and why: logged once
+	// znodes that cannot be understood, and why; partitions whose leader epochs have
+	// come to an end: both logged once.
+	broken map[string]string
+	stuck  map[cluster.TopicPartition]bool
+	moved  map[string]int // partitions whose reassignment has ended, of topics where others go on
 }
 
 // guard goes before every write.
@@ -99,6 +103,8 @@ func (t *term) round() (progress, error) {
 		return nothingLeft, nil
 	}
 	outcome := onlyRefusals
+	var done changes
+	defer func() { t.tell(done) }()
 	for writes := plan.Writes; len(writes) > 0; {
 		n := min(len(writes), writesPerPart)
 		part := plan
@@ -107,6 +113,7 @@ func (t *term) round() (progress, error) {
 		results, err := t.write(part.Writes)
 		t.im.Settle(part, results)
 		t.l.countUnclean(part.Writes, results)
+		done.add(part.Writes, results)
 		if err != nil {
 			t.im.Postpone(writes)
 			return outcome, err
