@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"strconv"
+	"sync"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -22,7 +24,7 @@ func newPartitionsCommand() *cobra.Command {
 		Long: `partitions describes the partitions of a cluster, of kbroker or of Apache Kafka,
 one a line. START and END are the first offset that can be read and the high
 watermark, as a consumer is told them; - where no leader answers, and STATE says
-why.`,
+why. Below min.insync.replicas a partition takes no records with acks=all.`,
 		Example: `  kbroker partitions
   kbroker partitions --bootstrap broker1:9092 orders`,
 		Args: cobra.ArbitraryArgs,
@@ -43,7 +45,7 @@ func describe(ctx context.Context, adm *kadm.Client, out io.Writer, names []stri
 		return err
 	}
 	starts, ends, offsetsErr := offsetsOf(ctx, adm, topics)
-	return errors.Join(printPartitions(out, topics, starts, ends), err, offsetsErr)
+	return errors.Join(printPartitions(out, topics, minISRsOf(ctx, adm, topics), starts, ends), err, offsetsErr)
 }
 
 func offsetsOf(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetail) (starts, ends kadm.ListedOffsets, err error) {
@@ -52,21 +54,29 @@ func offsetsOf(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetail)
 		names[i] = t.Topic
 	}
 	var startErr, endErr error
-	starts, startErr = adm.ListStartOffsets(ctx, names...)
-	ends, endErr = adm.ListEndOffsets(ctx, names...)
-	// A partition without a leader, or a broker that does not answer, leaves a
-	// gap in the table and is no reason to show nothing.
-	var some *kadm.ShardErrors
-	if errors.As(startErr, &some) && !some.AllFailed {
-		startErr = nil
-	}
-	if errors.As(endErr, &some) && !some.AllFailed {
-		endErr = nil
-	}
-	return starts, ends, errors.Join(startErr, endErr)
+	var wg sync.WaitGroup // a broker that hangs is waited for once
+	wg.Go(func() { starts, startErr = adm.ListStartOffsets(ctx, names...) })
+	wg.Go(func() { ends, endErr = adm.ListEndOffsets(ctx, names...) })
+	wg.Wait()
+	return starts, ends, cmp.Or(gaps(startErr), gaps(endErr))
 }
 
-func printPartitions(out io.Writer, topics []kadm.TopicDetail, starts, ends kadm.ListedOffsets) error {
+var errNoLeaderAnswers = errors.New("no leader of these partitions answers")
+
+// gaps is what is left to say of an error beside the table. A partition without a
+// leader, or a leader that does not answer, is a gap there, and STATE says why.
+func gaps(err error) error {
+	var some *kadm.ShardErrors
+	switch {
+	case !errors.As(err, &some):
+		return err
+	case some.AllFailed:
+		return errNoLeaderAnswers
+	}
+	return nil
+}
+
+func printPartitions(out io.Writer, topics []kadm.TopicDetail, minISRs map[string]int, starts, ends kadm.ListedOffsets) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "PARTITION\tLEADER\tEPOCH\tREPLICAS\tISR\tSTART\tEND\tSTATE")
 	for _, t := range topics {
@@ -76,7 +86,7 @@ func printPartitions(out io.Writer, topics []kadm.TopicDetail, starts, ends kadm
 				leader = strconv.Itoa(int(p.Leader))
 			}
 			fmt.Fprintf(w, "%s-%d\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", printable(t.Topic), p.Partition, leader, p.LeaderEpoch,
-				joined(p.Replicas), joined(p.ISR), offset(starts, p), offset(ends, p), answered(ends, p))
+				joined(p.Replicas), joined(p.ISR), offset(starts, p), offset(ends, p), answered(ends, p, minISRs[t.Topic]))
 		}
 	}
 	return w.Flush()
@@ -92,8 +102,8 @@ func offset(l kadm.ListedOffsets, p kadm.PartitionDetail) string {
 
 // answered is what is wrong with a partition, by the cluster's metadata and by
 // what its leader answers.
-func answered(ends kadm.ListedOffsets, p kadm.PartitionDetail) string {
-	what := condition(p)
+func answered(ends kadm.ListedOffsets, p kadm.PartitionDetail, minISR int) string {
+	what := condition(p, minISR)
 	o, ok := ends.Lookup(p.Topic, p.Partition)
 	silence := ""
 	switch {

@@ -30,7 +30,8 @@ been told its partitions. Exit code 0: it is. It is meant for health checks.`,
 				return err
 			}
 			if resp.StatusCode != http.StatusOK {
-				return fmt.Errorf("%s: not ready: %s", addr, strings.TrimSpace(string(body)))
+				why := strings.TrimPrefix(strings.TrimSpace(string(body)), "not ready: ")
+				return fmt.Errorf("%s: not ready: %s", addr, printable(why))
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), strings.TrimSpace(string(body)))
 			return nil

@@ -8,9 +8,11 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 func newTopicsCommand() *cobra.Command {
@@ -30,7 +32,7 @@ how many partitions and replicas it has, how its partitions are, and its id.`,
 	list := func(cmd *cobra.Command, names []string) error {
 		return b.do(cmd.Context(), func(ctx context.Context, adm *kadm.Client) error {
 			topics, err := topicsOf(ctx, adm, names, internal)
-			return errors.Join(printTopics(cmd.OutOrStdout(), topics), err)
+			return errors.Join(printTopics(cmd.OutOrStdout(), topics, minISRsOf(ctx, adm, topics)), err)
 		})
 	}
 	cmd.RunE = list
@@ -65,7 +67,7 @@ func kafkaFlag(err error) error {
 	return fmt.Errorf("%w; write %s", err, instead)
 }
 
-func printTopics(out io.Writer, topics []kadm.TopicDetail) error {
+func printTopics(out io.Writer, topics []kadm.TopicDetail, minISRs map[string]int) error {
 	if len(topics) == 0 {
 		return nil
 	}
@@ -76,29 +78,34 @@ func printTopics(out io.Writer, topics []kadm.TopicDetail) error {
 		for _, p := range t.Partitions {
 			replicas = max(replicas, len(p.Replicas))
 		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\n", printable(t.Topic), len(t.Partitions), replicas, topicCondition(t), base64.RawURLEncoding.EncodeToString(t.ID[:]))
+		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\n", printable(t.Topic), len(t.Partitions), replicas, topicCondition(t, minISRs[t.Topic]), base64.RawURLEncoding.EncodeToString(t.ID[:]))
 	}
 	return w.Flush()
 }
 
 // topicCondition counts the partitions that are not well.
-func topicCondition(t kadm.TopicDetail) string {
-	leaderless, short := 0, 0
+func topicCondition(t kadm.TopicDetail, minISR int) string {
+	leaderless, short, below := 0, 0, 0
 	for _, p := range t.Partitions {
-		switch condition(p) {
+		switch condition(p, 0) {
 		case "ok":
 		case "no leader":
 			leaderless++
 		default:
 			short++
 		}
+		if belowMinISR(p, minISR) {
+			below++
+		}
 	}
 	var parts []string
-	if leaderless > 0 {
-		parts = append(parts, fmt.Sprintf("%d without leader", leaderless))
-	}
-	if short > 0 {
-		parts = append(parts, fmt.Sprintf("%d under-replicated", short))
+	for _, c := range []struct {
+		n    int
+		what string
+	}{{leaderless, "without leader"}, {short, "under-replicated"}, {below, "below min.insync.replicas"}} {
+		if c.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.what))
+		}
 	}
 	if parts == nil {
 		return "ok"
@@ -113,7 +120,9 @@ func newTopicsCreateCommand(b *bootstrap) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create TOPIC…",
 		Short: "Create topics",
-		Args:  cobra.MinimumNArgs(1),
+		Long: `create creates topics. A replication factor above the number of live brokers is
+refused once no broker has come for 3 s: a cluster that starts is waited for.`,
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			values := map[string]*string{}
 			for _, kv := range configs {
@@ -124,19 +133,12 @@ func newTopicsCreateCommand(b *bootstrap) *cobra.Command {
 				values[key] = &value
 			}
 			return b.do(cmd.Context(), func(ctx context.Context, adm *kadm.Client) error {
-				created, err := adm.CreateTopics(ctx, partitions, factor, values, names...)
-				if err != nil {
-					return err
-				}
-				var errs []error
-				for _, t := range created.Sorted() {
-					if t.Err != nil {
-						errs = append(errs, topicError(t.Topic, t.Err, t.ErrMessage))
-						continue
-					}
-					fmt.Fprintf(cmd.OutOrStdout(), "created %s\n", printable(t.Topic))
-				}
-				return errors.Join(errs...)
+				return b.create(ctx, cmd.OutOrStdout(), names, func(names []string) (kadm.CreateTopicResponses, error) {
+					return adm.CreateTopics(ctx, partitions, factor, values, names...)
+				}, func() (int, error) {
+					m, err := adm.BrokerMetadata(ctx)
+					return len(m.Brokers), err
+				})
 			})
 		},
 	}
@@ -144,6 +146,54 @@ func newTopicsCreateCommand(b *bootstrap) *cobra.Command {
 	cmd.Flags().Int16Var(&factor, "replication-factor", -1, "replicas of each partition; -1: the broker's default.replication.factor")
 	cmd.Flags().StringArrayVar(&configs, "config", nil, "`key=value` of the topic; may be repeated")
 	return cmd
+}
+
+// create asks for topics, and again for those whose replication factor is above
+// the number of brokers, while more brokers come.
+func (b *bootstrap) create(ctx context.Context, out io.Writer, names []string, ask func([]string) (kadm.CreateTopicResponses, error), live func() (int, error)) error {
+	var errs, few []error
+	for come := (arrivals{}); ; {
+		created, err := ask(names)
+		if err != nil {
+			return errors.Join(append(append(errs, few...), err)...)
+		}
+		names, few = nil, nil
+		for _, t := range created.Sorted() {
+			switch {
+			case t.Err == nil:
+				fmt.Fprintf(out, "created %s\n", printable(t.Topic))
+			case errors.Is(t.Err, kerr.InvalidReplicationFactor):
+				names, few = append(names, t.Topic), append(few, topicError(t.Topic, t.Err, t.ErrMessage))
+			default:
+				errs = append(errs, topicError(t.Topic, t.Err, t.ErrMessage))
+			}
+		}
+		if few == nil {
+			return errors.Join(errs...)
+		}
+		n, err := live()
+		if come.most == 0 && err == nil {
+			fmt.Fprintf(b.notes(), "waiting for more brokers: %d live\n", n)
+		}
+		if err != nil || !come.more(n, time.Now()) || !pause(ctx) {
+			return errors.Join(append(errs, few...)...)
+		}
+	}
+}
+
+// arrivals tell whether brokers of a cluster that starts are still coming.
+type arrivals struct {
+	most int // live brokers that were seen at a time
+	at   time.Time
+}
+
+// more takes in how many are live, and reports whether it is worth waiting for
+// more: one has come within patience.
+func (a *arrivals) more(live int, now time.Time) bool {
+	if live > a.most {
+		a.most, a.at = live, now
+	}
+	return now.Sub(a.at) < patience
 }
 
 func topicError(topic string, err error, message string) error {
@@ -157,7 +207,10 @@ func newTopicsDeleteCommand(b *bootstrap) *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete TOPIC…",
 		Short: "Delete topics with all that is in them",
-		Args:  cobra.MinimumNArgs(1),
+		Long: `delete marks topics for deletion, and says deleted where that was done within 3 s.
+While a broker that has a replica is away the topic stays marked: nobody can use
+it, and its name is not free.`,
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			return b.do(cmd.Context(), func(ctx context.Context, adm *kadm.Client) error {
 				deleted, err := adm.DeleteTopics(ctx, names...)
@@ -165,15 +218,52 @@ func newTopicsDeleteCommand(b *bootstrap) *cobra.Command {
 					return err
 				}
 				var errs []error
+				var marked []string
 				for _, t := range deleted.Sorted() {
 					if t.Err != nil {
 						errs = append(errs, topicError(t.Topic, t.Err, t.ErrMessage))
 						continue
 					}
-					fmt.Fprintf(cmd.OutOrStdout(), "deleted %s\n", printable(t.Topic))
+					marked = append(marked, t.Topic)
+				}
+				free := freed(ctx, adm, marked)
+				for _, name := range marked {
+					if free[name] {
+						fmt.Fprintf(cmd.OutOrStdout(), "deleted %s\n", printable(name))
+					} else {
+						fmt.Fprintf(cmd.OutOrStdout(), "%s: marked for deletion\n", printable(name))
+					}
 				}
 				return errors.Join(errs...)
 			})
 		},
 	}
+}
+
+// freed waits until the names of deleted topics are free, for as long as patience
+// has it, and tells which are. Brokers tell no more of a topic once its deletion
+// begins, so it asks whether one could be created.
+func freed(ctx context.Context, adm *kadm.Client, names []string) map[string]bool {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	free := map[string]bool{}
+	for len(names) > 0 {
+		could, err := adm.ValidateCreateTopics(ctx, 1, 1, nil, names...)
+		if err != nil {
+			return free
+		}
+		names = nil
+		for _, t := range could.Sorted() {
+			switch {
+			case t.Err == nil:
+				free[t.Topic] = true
+			case errors.Is(t.Err, kerr.TopicAlreadyExists):
+				names = append(names, t.Topic)
+			}
+		}
+		if !pause(ctx) {
+			return free
+		}
+	}
+	return free
 }

@@ -48,7 +48,8 @@ and by how many records each follower is behind (? where it has not fetched in
 this epoch). It asks brokers that have kbroker.http.listener set; of several, the
 row of a partition's leader is shown, or that of a follower while nobody leads.
 
-Where the output is no terminal, each row that changed becomes a line.`,
+Where the output is no terminal, each row that changed becomes a line. With --once
+brokers that do not answer are told on standard error; that none answers is an error.`,
 		Example: `  kbroker server.properties --override kbroker.http.listener=:8080
   kbroker watch --topic orders
   kbroker watch --http broker1:8080,broker2:8080,broker3:8080
@@ -63,7 +64,7 @@ Where the output is no terminal, each row that changed becomes a line.`,
 			out := cmd.OutOrStdout()
 			switch f, ok := out.(*os.File); {
 			case o.once:
-				return watchOnce(ctx, out, o)
+				return watchOnce(ctx, out, cmd.ErrOrStderr(), o)
 			case ok && term.IsTerminal(int(f.Fd())):
 				size := func() (w, h int) {
 					if w, h, err := term.GetSize(int(f.Fd())); err == nil {
@@ -212,9 +213,9 @@ func noTopic(topic string) string {
 	return fmt.Sprintf("there is no such topic: %s (none of the brokers that answer has a partition of it)", printable(topic))
 }
 
-// watchOnce prints the table; it fails where nobody answers, or nobody has the
-// topic.
-func watchOnce(ctx context.Context, out io.Writer, o watchOptions) error {
+// watchOnce prints the table, and on silent who does not answer; it fails where
+// nobody answers, or nobody has the topic.
+func watchOnce(ctx context.Context, out, silent io.Writer, o watchOptions) error {
 	s := newSources(o, 0)
 	s.once(ctx)
 	list := s.latest()
@@ -230,9 +231,12 @@ func watchOnce(ctx context.Context, out io.Writer, o watchOptions) error {
 	if !answered {
 		return errors.Join(errs...)
 	}
+	for _, err := range errs {
+		fmt.Fprintln(silent, printable(err.Error()))
+	}
 	rows := rowsOf(list)
 	if len(rows) == 0 && o.topic != "" {
-		return errors.Join(append(errs, errors.New(noTopic(o.topic)))...)
+		return errors.New(noTopic(o.topic))
 	}
 	for _, line := range table(rows, nil).lines() {
 		if _, err := fmt.Fprintln(out, line); err != nil {

@@ -201,6 +201,16 @@ func TestWatchErrors(t *testing.T) {
 			t.Errorf("%s: %v, want %q\n%s", c.addr, err, c.want, out)
 		}
 	}
+	// One that answers is enough, and the others are named.
+	b := brokers(t, 1)[0]
+	if out, err := execute("topics", "create", "t", "--bootstrap", kafkaAddr(b)); err != nil {
+		t.Fatal(err, out)
+	}
+	out, err := execute("watch", "--once", "--http", closed.Addr().String()+","+httpAddr(b))
+	lines := strings.Split(out, "\n")
+	if err != nil || len(lines) != 4 || !strings.HasPrefix(lines[0], closed.Addr().String()+": ") || !strings.Contains(lines[0], "refused") || !strings.HasPrefix(lines[2], "t-0 ") {
+		t.Errorf("%v\n%s", err, out)
+	}
 	if _, err := execute("watch", "--every=1ms"); err == nil || !strings.Contains(err.Error(), "at least 10ms") {
 		t.Errorf("--every=1ms: %v", err)
 	}
