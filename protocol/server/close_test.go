@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/kbroker/kbroker/protocol"
@@ -43,6 +44,62 @@ func TestCloseAnswersFirst(t *testing.T) {
 	}
 	if _, err := net.Dial("tcp", g.Addr("L").String()); err == nil {
 		t.Error("still accepts")
+	}
+}
+
+// Who has asked nothing yet, or comes while the server closes, is reset: franz-go fails
+// records for good where a new connection just ends. Others see the end after their
+// answers.
+func TestCloseResetsWhoAskedNothing(t *testing.T) {
+	for name, o := range map[string]ListenerOptions{
+		"socket": {Name: "L", Protocol: Plaintext, Addr: "127.0.0.1:0"},
+		"TLS":    {Name: "L", Protocol: SSL, Addr: "127.0.0.1:0", TLS: &tls.Config{Certificates: []tls.Certificate{certificate(t)}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := start(t, Options{Listeners: []ListenerOptions{o}, Handler: answer})
+			dial := func() net.Conn { // below TLS
+				nc, err := net.Dial("tcp", g.Addr("L").String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { nc.Close() })
+				return nc
+			}
+			silent, half, asked := dial(), dial(), dial()
+			if o.TLS != nil {
+				asked = tls.Client(asked, &tls.Config{InsecureSkipVerify: true})
+			}
+			write(t, half, heartbeat(1)[:3])
+			write(t, asked, heartbeat(77))
+			wantHeartbeat(t, asked, 77)
+			eventually(t, "all are accepted", func() bool { g.mu.Lock(); defer g.mu.Unlock(); return len(g.open) == 3 })
+			g.mu.Lock()
+			g.closing = true // as when Close has just begun
+			g.mu.Unlock()
+			ended := func(nc net.Conn) error {
+				_, err := io.Copy(io.Discard, nc)
+				return err
+			}
+			late, err := net.Dial("tcp", g.Addr("L").String())
+			if err == nil {
+				err = ended(late)
+				late.Close()
+			}
+			if !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("who came late: %v", err)
+			}
+			if err := g.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+			for what, nc := range map[string]net.Conn{"who asked nothing": silent, "who asked half": half} {
+				if err := ended(nc); !errors.Is(err, syscall.ECONNRESET) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			if err := ended(asked); err != nil {
+				t.Errorf("who had asked: %v", err)
+			}
+		})
 	}
 }
 

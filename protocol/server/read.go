@@ -149,6 +149,9 @@ func (c *Conn) leave(err error) {
 	case errors.As(err, &refused): // answered or refused in its turn
 		c.lingerThenEnd(refused.reason)
 	case c.stopped():
+		if c.lastRead == 0 {
+			resetOnClose(c.nc)
+		}
 		c.lingerThenEnd(errServerClosed)
 	default:
 		c.flush()

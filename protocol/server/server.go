@@ -154,11 +154,12 @@ func (s *Server) pause(d time.Duration) bool {
 func (s *Server) welcome(l *listener, nc net.Conn) bool {
 	remote := addrOf(nc.RemoteAddr())
 	over, err := s.limits.admit(l.Name, remote.Addr())
+	if err == errServerClosed {
+		reset(nc)
+		return false
+	}
 	if err != nil {
 		nc.Close()
-		if err == errServerClosed {
-			return false
-		}
 		s.count.listeners[l.Name].rejected.Add(1)
 		s.logs.warn(nil, "rejected on "+l.Name, err)
 		return true
@@ -193,7 +194,7 @@ func (s *Server) adopt(l *listener, nc net.Conn, remote netip.AddrPort) bool {
 	s.mu.Lock()
 	if s.closing {
 		s.mu.Unlock()
-		nc.Close()
+		reset(nc)
 		s.limits.leave(l.Name, remote.Addr())
 		return false
 	}
