@@ -23,6 +23,10 @@ public class Load {
         // answers where the broker is cut off: 10 s at first, then up to 30.
         p.put("socket.connection.setup.timeout.ms", "2000");
         p.put("socket.connection.setup.timeout.max.ms", "2000");
+        // Nor while a connection that is there is not answered, as by a broker that stands
+        // still. Between two tries it would, but its pause before the next question for
+        // metadata grows to 1 s, and that before the next connection only to 0.5 s.
+        p.put("retry.backoff.max.ms", "200");
         // A client of 3.9 knows the brokers of its last answer only: one that came
         // while a single broker lived, which is then killed, is the last (KIP-899).
         p.put("metadata.recovery.strategy", "rebootstrap");
