@@ -87,7 +87,7 @@ func (im *Image) led(p *partition) verdict {
 	switch s := &p.state; {
 	case p.wish == PreferredElection && im.preferable(p):
 		return im.lead(p, p.replicas[0].id, "preferred election")
-	case p.suspect && im.online(p, s.Leader) && im.leaderRestarted(p):
+	case p.suspect && im.alive(p, s.Leader) && im.leaderRestarted(p):
 		return im.elect(p)
 	case im.online(p, s.Leader) && slices.Contains(s.ISR, s.Leader):
 		return im.shrink(p)

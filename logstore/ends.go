@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 
 	"github.com/kbroker/kbroker/cluster"
 	"github.com/kbroker/kbroker/internal/vfs"
@@ -15,7 +16,7 @@ import (
 type LogEnd struct {
 	Partition cluster.TopicPartition
 	TopicID   cluster.TopicID     // zero: its directory names none
-	Epoch     cluster.LeaderEpoch // the newest one in it, NoLeaderEpoch for none
+	Epoch     cluster.LeaderEpoch // the newest one within it, NoLeaderEpoch for none
 	LEO       cluster.Offset      // after the last whole batch; checksums are not verified
 }
 
@@ -38,12 +39,7 @@ func LogEnds(f vfs.FS, dir string) ([]LogEnd, error) {
 		if end.TopicID, err = readPartitionMetadata(f, path); err != nil {
 			return nil, err
 		}
-		history, err := readEpochs(f, filepath.Join(path, leaderEpochCheckpoint))
-		if err != nil {
-			return nil, err
-		}
-		end.Epoch = history.LatestEpoch()
-		if end.LEO, err = readLEO(f, path); err != nil {
+		if end.Epoch, end.LEO, err = readEnd(f, path); err != nil {
 			return nil, err
 		}
 		out = append(out, end)
@@ -51,43 +47,66 @@ func LogEnds(f vfs.FS, dir string) ([]LogEnd, error) {
 	return out, nil
 }
 
-// readLEO walks the last segment of a partition; 0 where there is none.
-func readLEO(f vfs.FS, path string) (cluster.Offset, error) {
+// readEnd finds the end of a log and the newest epoch before it. As when a log is
+// opened (settleEpochs) the batches count as well as the checkpoint, which a loss of
+// power may have left empty, or ahead of them.
+func readEnd(f vfs.FS, path string) (cluster.LeaderEpoch, cluster.Offset, error) {
 	list, err := f.ReadDir(path)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	last := int64(-1)
+	var bases []int64
 	for _, e := range list {
 		if base, ext, ok := parseFileName(e.Name); ok && ext == extLog {
-			last = max(last, base)
+			bases = append(bases, base)
 		}
 	}
-	if last < 0 {
-		return 0, nil
+	slices.Sort(bases)
+	epoch, leo := cluster.NoLeaderEpoch, cluster.Offset(0)
+	for i, base := range slices.Backward(bases) {
+		last, end, err := lastOf(f, filepath.Join(path, fileName(base, extLog)), base)
+		if err != nil {
+			return 0, 0, err
+		}
+		if i == len(bases)-1 {
+			leo = end
+		}
+		if epoch = last; epoch != cluster.NoLeaderEpoch {
+			break
+		}
 	}
-	name := filepath.Join(path, fileName(last, extLog))
+	history, err := readEpochs(f, filepath.Join(path, leaderEpochCheckpoint))
+	if err != nil && !errors.Is(err, epochs.ErrCorrupt) {
+		return 0, 0, err
+	}
+	history, _ = history.TruncateFromEnd(leo + 1)
+	return max(epoch, history.LatestEpoch()), leo, nil
+}
+
+// lastOf walks a segment: the epoch of its last batch, NoLeaderEpoch for none, and
+// where it ends.
+func lastOf(f vfs.FS, name string, base int64) (cluster.LeaderEpoch, cluster.Offset, error) {
 	info, err := f.Stat(name)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	file, err := f.Open(name)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer file.Close()
 	s := newScanner(file, 0, info.Size)
 	defer s.done()
-	leo := last
+	epoch, end := cluster.NoLeaderEpoch, base
 	for {
 		e, err := s.next()
 		if errors.Is(err, io.EOF) || errors.Is(err, errTail) {
-			return cluster.Offset(leo), nil
+			return epoch, cluster.Offset(end), nil
 		}
 		if err != nil {
-			return 0, fmt.Errorf("%s: %w", name, err)
+			return 0, 0, fmt.Errorf("%s: %w", name, err)
 		}
-		leo = e.last + 1
+		epoch, end = e.epoch, e.last+1
 	}
 }
 

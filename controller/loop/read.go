@@ -327,11 +327,14 @@ func (t *term) readStates() error {
 	for tp := range t.todo.states {
 		list = append(list, tp)
 	}
-	if err := t.stateFacts(list); err != nil {
-		return err
+	clear(t.todo.states) // what is read anew comes in meanwhile
+	err := t.stateFacts(list)
+	if err != nil {
+		for _, tp := range list {
+			t.todo.states[tp] = true
+		}
 	}
-	clear(t.todo.states)
-	return nil
+	return err
 }
 
 // readDeletions reads the marks. A topic may have been made and marked before

@@ -147,12 +147,13 @@ func (l *Loop) answered(m answered) {
 			log.Warn().Err(m.err).Msg("controller cannot reach the broker, will try until it does or the broker is gone")
 		}
 		s.failed = true
-		if s.l.opts.Clock.Now().Sub(s.asked) >= s.l.patience() {
+		if s.l.opts.Clock.Now().Sub(s.asked) >= s.l.requestTime() {
 			t.im.BrokerSilent(s.broker.ID)
 		}
 		s.rest()
 		return
 	case m.ans.Error != 0:
+		s.asked = s.l.opts.Clock.Now() // it answers
 		if !s.failed {
 			log.Error().Str("error", errorName(m.ans.Error)).Msg("broker refuses the controller's request")
 		}
@@ -178,8 +179,8 @@ func (l *Loop) answered(m answered) {
 	}
 }
 
-// patience is the time of a request (controller.socket.timeout.ms).
-func (l *Loop) patience() time.Duration {
+// requestTime is how long an answer is waited for (controller.socket.timeout.ms).
+func (l *Loop) requestTime() time.Duration {
 	if d := l.opts.Client.RequestTimeout; d > 0 {
 		return d
 	}

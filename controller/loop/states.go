@@ -13,33 +13,36 @@ func (t *term) stateFacts(list []cluster.TopicPartition) error {
 	if err != nil {
 		return err
 	}
+	broken, err := t.take(list, states)
+	if err != nil || len(broken) == 0 {
+		return err
+	}
+	if states, err = zkmeta.ReadStates(t.ctx, t.session, broken, true); err != nil {
+		return err
+	}
+	_, err = t.take(broken, states)
+	return err
+}
+
+// take takes in what was read of the states in list, and returns those that cannot be
+// understood.
+func (t *term) take(list []cluster.TopicPartition, states []zkmeta.StateRead) (broken []cluster.TopicPartition, err error) {
 	there := make(map[cluster.TopicPartition]bool, len(states))
-	var broken []cluster.TopicPartition
 	for _, r := range states {
 		there[r.Partition] = true
+		t.stateFact(r)
 		if r.Err != nil {
 			broken = append(broken, r.Partition)
-		} else {
-			t.stateFact(r)
 		}
 	}
 	for _, tp := range list {
 		if _, was := t.broken[zkmeta.StatePath(tp)]; was && !there[tp] {
 			if err := t.stateGone(tp); err != nil {
-				return err
+				return nil, err
 			}
 		}
 	}
-	if len(broken) == 0 {
-		return nil
-	}
-	if states, err = zkmeta.ReadStates(t.ctx, t.session, broken, true); err != nil {
-		return err
-	}
-	for _, r := range states {
-		t.stateFact(r) // one that has gone since is in the next reading
-	}
-	return nil
+	return broken, nil
 }
 
 func (t *term) stateFact(r zkmeta.StateRead) {

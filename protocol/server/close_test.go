@@ -65,14 +65,19 @@ func TestCloseResetsWhoAskedNothing(t *testing.T) {
 				t.Cleanup(func() { nc.Close() })
 				return nc
 			}
-			silent, half, asked := dial(), dial(), dial()
+			silent, half, greeted, asked := dial(), dial(), dial(), dial()
 			if o.TLS != nil {
-				asked = tls.Client(asked, &tls.Config{InsecureSkipVerify: true})
+				unsafe := &tls.Config{InsecureSkipVerify: true}
+				secure := tls.Client(greeted, unsafe)
+				if err := secure.Handshake(); err != nil {
+					t.Fatal(err)
+				}
+				greeted, asked = secure, tls.Client(asked, unsafe)
 			}
 			write(t, half, heartbeat(1)[:3])
 			write(t, asked, heartbeat(77))
 			wantHeartbeat(t, asked, 77)
-			eventually(t, "all are accepted", func() bool { g.mu.Lock(); defer g.mu.Unlock(); return len(g.open) == 3 })
+			eventually(t, "all are accepted", func() bool { g.mu.Lock(); defer g.mu.Unlock(); return len(g.open) == 4 })
 			g.mu.Lock()
 			g.closing = true // as when Close has just begun
 			g.mu.Unlock()
@@ -91,7 +96,7 @@ func TestCloseResetsWhoAskedNothing(t *testing.T) {
 			if err := g.Close(context.Background()); err != nil {
 				t.Error(err)
 			}
-			for what, nc := range map[string]net.Conn{"who asked nothing": silent, "who asked half": half} {
+			for what, nc := range map[string]net.Conn{"who asked nothing": silent, "who has shaken hands": greeted, "who asked half": half} {
 				if err := ended(nc); !errors.Is(err, syscall.ECONNRESET) {
 					t.Errorf("%s: %v", what, err)
 				}

@@ -177,20 +177,16 @@ func (c *Conn) stop() {
 }
 
 // reset closes a connection along which nothing was asked, so that its client sees a
-// failure of the network and tries elsewhere. franz-go takes a mere end there for a
-// wrong security protocol, and fails the records that it was to send.
+// failure of the network and tries elsewhere. franz-go takes a mere end there, or that
+// of TLS, for a wrong security protocol, and fails the records that it was to send.
 func reset(nc net.Conn) {
-	resetOnClose(nc)
-	nc.Close()
-}
-
-func resetOnClose(nc net.Conn) {
 	if t, ok := nc.(interface{ NetConn() net.Conn }); ok { // TLS
 		nc = t.NetConn()
 	}
 	if tc, ok := nc.(*net.TCPConn); ok {
 		tc.SetLinger(0)
 	}
+	nc.Close()
 }
 
 // lingerThenEnd waits until everything that was asked is answered.

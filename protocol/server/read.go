@@ -150,7 +150,7 @@ func (c *Conn) leave(err error) {
 		c.lingerThenEnd(refused.reason)
 	case c.stopped():
 		if c.lastRead == 0 {
-			resetOnClose(c.nc)
+			reset(c.nc)
 		}
 		c.lingerThenEnd(errServerClosed)
 	default:
