@@ -72,7 +72,7 @@ func (c *cluster) start(ctx context.Context) error {
 		return err
 	}
 	// The library waits for the answer to a connect for seven times the session's length.
-	conn, _, err := zk.Connect([]string{c.zkAddr()}, 3*time.Second, zk.WithLogInfo(false), zk.WithLogger(silent{}))
+	conn, _, err := zk.Connect([]string{c.zkAddr()}, 6*time.Second, zk.WithLogInfo(false), zk.WithLogger(silent{}))
 	if err != nil {
 		return err
 	}

@@ -29,6 +29,7 @@ type load struct {
 	stop    context.CancelFunc
 	writing sync.WaitGroup
 	clients []*kgo.Client // that produce
+	logs    []*os.File    // theirs
 	readers []*kgo.Client
 	inputs  []io.Closer // standard input of those that produce in other processes
 	others  []*proc
@@ -106,7 +107,13 @@ func (l *load) write(ctx context.Context, w *writer, send func(partition, seq in
 // startFranz is an idempotent franz-go producer: one that is never told "no"
 // unless something is wrong.
 func (l *load) startFranz(ctx context.Context, i int) error {
-	cl, err := l.c.client(kgo.RequiredAcks(kgo.AllISRAcks()), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0),
+	log, err := os.OpenFile(filepath.Join(l.c.dir, "load", fmt.Sprintf("franz-go-%d.log", i+1)), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	l.logs = append(l.logs, log)
+	stamp := func() string { return time.Now().Format("15:04:05.000 ") }
+	cl, err := l.c.client(kgo.WithLogger(kgo.BasicLogger(log, kgo.LogLevelInfo, stamp)), kgo.RequiredAcks(kgo.AllISRAcks()), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0),
 		kgo.UnknownTopicRetries(-1), kgo.ProduceRequestTimeout(3*time.Second), kgo.MaxBufferedRecords(100_000), kgo.StopProducerOnDataLossDetected())
 	if err != nil {
 		return err
@@ -376,6 +383,9 @@ func (l *load) end(within time.Duration) (err error) {
 			cancel()
 		}
 		cl.Close()
+	}
+	for _, log := range l.logs {
+		log.Close()
 	}
 	for _, cl := range l.readers {
 		cl.Close()

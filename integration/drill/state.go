@@ -51,16 +51,27 @@ type state struct {
 }
 
 func (c *cluster) state(topic string, partition int) (s state, err error) {
-	raw, _, err := c.conn.Get(fmt.Sprintf("/brokers/topics/%s/partitions/%d/state", topic, partition))
+	raw, err := c.znode(fmt.Sprintf("/brokers/topics/%s/partitions/%d/state", topic, partition))
 	if err == nil {
 		err = json.Unmarshal(raw, &s)
 	}
 	return s, err
 }
 
+// znode reads one, again where the connection is lost meanwhile: the next try waits
+// for another one.
+func (c *cluster) znode(path string) (data []byte, err error) {
+	for range 5 {
+		if data, _, err = c.conn.Get(path); !errors.Is(err, zk.ErrConnectionClosed) {
+			break
+		}
+	}
+	return data, err
+}
+
 // controller is the member named in the controller znode.
 func (c *cluster) controller() (*member, error) {
-	raw, _, err := c.conn.Get("/controller")
+	raw, err := c.znode("/controller")
 	if err != nil {
 		return nil, fmt.Errorf("controller: %w", err)
 	}
