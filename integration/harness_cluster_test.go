@@ -409,6 +409,9 @@ func (c *cluster) makeController(t testing.TB, id int) {
 		for _, b := range c.others(id) {
 			b.proc.signal(stopSignal)
 		}
+		for _, b := range c.others(id) { // a thread on another processor runs on for a moment, and would contend
+			eventually(t, 10*time.Second, fmt.Sprintf("broker %d stands still", b.id), b.proc.standsStill)
+		}
 		err := c.conn.Delete("/controller", -1)
 		if err == nil {
 			eventually(t, 10*time.Second, fmt.Sprintf("broker %d is the controller", id), func() error {

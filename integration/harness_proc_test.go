@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -209,4 +210,22 @@ func TestDoubledKey(t *testing.T) {
 			t.Errorf("%q in %s, want %q", got, line, want)
 		}
 	}
+}
+
+// standsStill is nil once every thread has come to the stop that was signalled.
+func (p *proc) standsStill() error {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid))
+	if err != nil || len(threads) == 0 {
+		return fmt.Errorf("no threads of process %d: %w", p.cmd.Process.Pid, err)
+	}
+	for _, name := range threads {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			continue // it has ended
+		}
+		if _, state, _ := strings.Cut(string(data), ") "); !strings.HasPrefix(state, "T") {
+			return fmt.Errorf("%s: %.1s", name, state)
+		}
+	}
+	return nil
 }
