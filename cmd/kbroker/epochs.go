@@ -25,10 +25,11 @@ log, and says so: what was committed since the snapshot could be lost otherwise.
 
 Scan the logs of every broker, then compare them all with ZooKeeper. With --write each
 partition that is behind gets an epoch above all of its logs, led by the replica that
-has most, with those in the ISR that have as much. Brokers may run, as they
-serve nothing of these partitions; delete /controller afterwards, so that a controller
-reads the states again. Brokers that were not restarted refuse controllers of an older
-epoch, and say in their logs above which number /controller_epoch has to be.`,
+has most, with those in the ISR that have as much. Brokers may run, but nobody may
+produce to these partitions: a log that is scanned later would seem to have more. Delete
+/controller afterwards, so that a controller reads the states again. Brokers that were
+not restarted refuse controllers of an older epoch, and say in their logs above which
+number /controller_epoch has to be.`,
 		Example: `  kbroker epochs scan server.properties > 1.ends      # at each broker
   kbroker epochs raise server.properties 1.ends 2.ends 3.ends
   kbroker epochs raise server.properties 1.ends 2.ends 3.ends --write`,

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kbroker/kbroker/cluster"
+	"github.com/kbroker/kbroker/controller"
 	"github.com/kbroker/kbroker/internal/clock"
 	"github.com/kbroker/kbroker/internal/journal"
 	"github.com/kbroker/kbroker/zkmeta"
@@ -343,4 +344,64 @@ func TestChangesAreTold(t *testing.T) {
 	awaitGone(t, s, zkmeta.DeleteTopicPath("a"), events)
 	log.await(t, `"topic":"a"`, `"topic deleted"`)
 	log.want(t, 5, `"topic":"a"`, `"level":"info"`)
+}
+
+// between is a session in which something happens just before one call.
+type between struct {
+	zkmeta.Session
+	beforeExists, beforeWatchedRead func(path string)
+}
+
+func (s *between) Exists(ctx context.Context, path string, watch bool) (zkmeta.Stat, bool, error) {
+	s.beforeExists(path)
+	return s.Session.Exists(ctx, path, watch)
+}
+
+func (s *between) GetMany(ctx context.Context, paths []string, watch bool) []zkmeta.Read {
+	if watch {
+		s.beforeWatchedRead(paths[0])
+	}
+	return s.Session.GetMany(ctx, paths, watch)
+}
+
+// What becomes of an unreadable state between two readings of it is not missed: where it
+// is deleted no first state takes its place, and where it is made anew it is read again.
+func TestUnreadableStateChangesBetweenReadings(t *testing.T) {
+	m, tp := ensemble(t), tpOf("a", 0)
+	path, ctx := zkmeta.StatePath(tp), context.Background()
+	f := newFake(t, m, 1)
+	s := f.session()
+	createTopic(t, s, "a", partitions(on(1)))
+	must(t, zkmeta.CreateWithParents(ctx, s, path, []byte("{")))
+	log := newDiary()
+	im := controller.New(1, 1, controller.Config{Listener: "PLAINTEXT"})
+	im.TopicRead(controller.Topic{Name: "a", ID: cluster.NewTopicID(), Partitions: partitions(on(1))})
+	var deletes, mends int
+	term := &term{l: &Loop{opts: Options{Logger: zerolog.New(log)}}, ctx: ctx, im: im, broken: map[string]string{}, parents: map[string]bool{},
+		session: &between{s, func(at string) { // it comes back before it is waited for
+			if at == path && mends == 0 {
+				mends++
+				must(t, zkmeta.CreateWithParents(ctx, s, path, []byte(goodState)))
+			}
+		}, func(at string) { // it goes before it is watched
+			if at == path && deletes == 0 {
+				deletes++
+				_, err := s.Multi(ctx, zkmeta.Delete(path, cluster.AnyZKVersion))
+				must(t, err)
+			}
+		}}}
+	term.todo.states = map[cluster.TopicPartition]bool{tp: true}
+	must(t, term.readStates())
+	if deletes != 1 || mends != 1 || !term.todo.states[tp] {
+		t.Fatalf("deleted %d times, mended %d times, to be read again: %v", deletes, mends, term.todo.states)
+	}
+	if plan := controller.Decide(im); len(plan.Writes) != 0 {
+		t.Errorf("a first state is about to be made: %+v", plan.Writes)
+	}
+	must(t, term.readStates())
+	if st, known := im.State(tp); !known || st.LeaderEpoch != 4 || len(term.todo.states) != 0 {
+		t.Errorf("%+v, known %v, to be read %v", st, known, term.todo.states)
+	}
+	log.want(t, 1, path, "cannot be understood")
+	log.want(t, 1, path, "can be understood again")
 }
